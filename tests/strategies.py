@@ -299,6 +299,10 @@ class Service:
         self.engine.note_died([rank.writer for rank in ranks], self.now)
         self.settle()
 
+    def leave(self, *ranks: Rank) -> None:
+        """Let the host say that processes are gone, of which more may come."""
+        self.engine.note_died([], self.now, [rank.writer for rank in ranks])
+
     def settle(self) -> None:
         """Advance and commit."""
         self.engine.advance(self.now)

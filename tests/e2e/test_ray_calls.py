@@ -13,6 +13,7 @@ import pytest
 
 import otel_ml
 from tests.e2e.jobs import environment, finished, the_run_in
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # Ray starts about ten processes, twice
 
@@ -161,3 +162,64 @@ def test_the_end_of_a_run_that_is_disabled_waits_for_no_service(tmp_path: Path) 
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
         env = environment(OTEL_ML_DIR=tmp_path, OTEL_SDK_DISABLED="true", RAY_TMPDIR=short)
         finished([sys.executable, "-c", DISABLED], env, tmp_path)
+
+
+LEFT_AT_THE_END = """
+import os, sys, time, ray, otel_ml
+
+otel_ml.init("exp", name="left", role="driver")
+otel_ml.instrument_ray()
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+
+@ray.remote
+def work(step):
+    otel_ml.log({"x": step}, step=step)
+
+@ray.remote(num_cpus=0)
+class Actor:
+    def act(self, step):
+        otel_ml.log({"y": step}, step=step)
+
+    def die(self):
+        os.kill(os.getpid(), 9)
+
+ray.get([work.remote(step) for step in range(6)])
+actors = [Actor.remote() for _ in range(2)]
+for step in range(3):
+    ray.get([actor.act.remote(step) for actor in actors])
+if "dies" in sys.argv:
+    time.sleep(2)  # the service has heard of it
+    try:
+        ray.get(actors[1].die.remote())
+    except ray.exceptions.ActorDiedError:
+        time.sleep(3)  # the service looks at the processes of its host once a second
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "killed"),
+    [
+        ("", "finished", []),
+        ("dies", "killed", ["actor/otel_ml/killed"]),
+    ],
+)
+def test_who_ray_ends_with_the_driver_was_not_killed_and_who_died_before_was(
+    tmp_path: Path, how: str, status: str, killed: list[str]
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
+        env = environment(OTEL_ML_DIR=tmp_path, OTEL_ML_EXPORTERS="jsonl", RAY_TMPDIR=short)
+        finished([sys.executable, "-c", LEFT_AT_THE_END, how], env, tmp_path)
+    folder = the_run_in(tmp_path)
+
+    eventually(lambda: statuses(folder)[-1:] == [status], timeout=60)
+
+    texts = [one["name"].partition("/rank_")[0] for one in lines(folder) if one.get("type") == "text"]
+    assert [name for name in texts if "killed" in name] == killed  # which of the two is rank 1 is Ray's choice
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def statuses(folder: Path) -> list[str]:
+    return [one["status"] for one in lines(folder) if "status" in one]

@@ -206,7 +206,7 @@ class Session:
         return True if worker is None else worker.request("flush", timeout)
 
     def dismiss_others(self) -> None:
-        """Tell the service to expect no shutdown message of those that this process started: they are ended by a kill."""
+        """Tell the service to expect no shutdown message of what this process started: that is ended by a kill."""
         self.scope.events.put("dismiss_others()", lambda: (LogRecord(keys.EVENT_STARTED_END),))
 
     def begin_to_end(self) -> bool:

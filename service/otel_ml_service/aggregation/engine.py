@@ -7,7 +7,6 @@ from typing import Any
 
 from otel_ml.wire.attributes import DEFAULT_AXIS, EVENT_STARTED_END, TIME_AXIS
 from otel_ml_exporters.records import Artifact, JsonValue
-from otel_ml_service.aggregation.killed import say_child_died
 from otel_ml_service.aggregation.lazy_entries import LazyEntries
 from otel_ml_service.aggregation.learned_reductions import declare
 from otel_ml_service.aggregation.ledger import ONE_EVENT, Amount, Place
@@ -145,22 +144,16 @@ class Engine:
         """Those of which more may come, children too."""
         return [one.writer for one in self._run.writers if one.native and not one.has_left]
 
-    def note_died(self, writers: Iterable[Writer], now: float) -> None:
-        """Note that processes are gone that sent no shutdown message, and that all they left behind has arrived."""
-        run = self._run
-        run.hear(now)
-        for one in writers:
-            writer = run.writers.named(one.role, one.instance)
-            if writer is None or writer.has_left:
-                continue
-            writer.die()
-            run.writers.dirty.add(writer.number)
-            run.clock.forget(writer.number)
-            run.step_streams.dirty.update(writer.attempts.values())
-            if writer.child:
-                say_child_died(writer.writer, run.output)
-            else:
-                self._ending.note_shutdown()
+    def note_died(self, writers: Iterable[Writer], now: float, leaving: Iterable[Writer] = ()) -> None:
+        """Note that processes are gone that sent no shutdown message, and that all they left behind has arrived.
+
+        Args:
+            writers: these processes.
+            now: seconds since the epoch.
+            leaving: others that are gone, of which more may come, a shutdown message too.
+        """
+        self._run.hear(now)
+        self._ending.note_died(writers, leaving)
 
     def _hear(self, writer: WriterState, observation: Observation, now: float) -> None:
         run = self._run
@@ -380,7 +373,7 @@ class Engine:
             self._ending.heard()  # or a backend that opens its run again for it would never hear how that ended
             self._run.count_event()
             if event.kind == EVENT_STARTED_END and event.seq is not None:
-                self._run.writers.dismiss_those_of(writer, self._run.now)
+                self._run.writers.dismiss_those_of(writer, event.time_ns / 1e9, self._run.now)
             else:
                 self._items.take(event)
 

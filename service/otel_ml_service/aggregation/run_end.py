@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.records import RunStatus, Summary
-from otel_ml_service.aggregation.killed import publish_killed
+from otel_ml_service.aggregation.killed import publish_killed, say_child_died
 from otel_ml_service.aggregation.loss_account import lost_of, recorded_in, say_missing_at_end
+from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.role_ranks import of_newest_attempts, ranks_heard
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.step_streams import PUBLISHED
@@ -46,6 +48,25 @@ class RunEnd:
     def note_shutdown(self) -> None:
         """Note that a writer has shut down now, or that it was noted now that one had died."""
         self.last_shutdown_message = self._run.now
+
+    def note_died(self, gone: Iterable[Writer], leaving: Iterable[Writer]) -> None:
+        """Note whose processes are gone: all that they left behind has arrived, or, of those leaving, is on its way."""
+        run = self._run
+        for one in leaving:
+            if (writer := run.writers.named(one.role, one.instance)) is not None:
+                writer.go(run.now)
+        for one in gone:
+            writer = run.writers.named(one.role, one.instance)
+            if writer is None or writer.has_left:
+                continue
+            writer.die(run.now)
+            run.writers.dirty.add(writer.number)
+            run.clock.forget(writer.number)
+            run.step_streams.dirty.update(writer.attempts.values())
+            if writer.child:
+                say_child_died(writer.writer, run.output)
+            else:
+                self.note_shutdown()
 
     def restore(self, state: Status, last_shutdown_message: float | None) -> None:
         """Stand where the run stood."""

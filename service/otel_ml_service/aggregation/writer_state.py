@@ -56,6 +56,7 @@ class WriterState:
         before: the number of the incarnation before it.
         shutdown_message: its last record, once it was heard.
         died: its host says that its process is gone, and it sent no shutdown message. Not in the state that is kept.
+        gone_at: when its host said first that its process is gone. Not in that state either.
         dismissed: who started it has said to end it by a kill: it owes no shutdown message.
         points: of it that were taken, without duplicates.
         ledger: what it says it sent, beside what arrived.
@@ -79,6 +80,7 @@ class WriterState:
         "floor",
         "forgiven",
         "gap_since",
+        "gone_at",
         "heard_at",
         "lag",
         "ledger",
@@ -115,6 +117,7 @@ class WriterState:
         self.first_step_seq: int | None = None
         self.shutdown_message: ShutdownMessage | None = None
         self.died = False
+        self.gone_at: float | None = None
         self.dismissed = False
         self.native = False
         self.newest = False
@@ -208,9 +211,14 @@ class WriterState:
         """Note that it sends running numbers."""
         self.native = True
 
-    def die(self) -> None:
-        """Note that its host says that its process is gone."""
+    def go(self, now: float) -> None:
+        """Note that its host says that its process is gone; what it left may still come, its shutdown message too."""
+        self.gone_at = self.gone_at or now
+
+    def die(self, now: float) -> None:
+        """Note that it is gone, and that nothing more comes."""
         assert self.shutdown_message is None, f"writer {self.number} had shut down"
+        self.go(now)
         self.died = True
 
     def retract_death(self) -> bool:

@@ -13,6 +13,9 @@ __all__ = ["Writers"]
 _LEFT_FOR_S = 5.0
 """How soon what a dismissed process had left on a disk is heard: Ray takes longer until a next one could begin."""
 
+_SILENT_S = 10.0
+"""For how long a process that lives may be unheard: it says so once a second, through a Collector perhaps."""
+
 
 class Writers:
     """All writers of the run, found by their resource.
@@ -76,11 +79,19 @@ class Writers:
         self._by_instance[writer.role, writer.instance] = state
         return state
 
-    def dismiss_those_of(self, starter: WriterState, now: float) -> None:
-        """Expect no shutdown message of those who were started by a writer that has said to end them now."""
+    def dismiss_those_of(self, starter: WriterState, said_at: float, now: float) -> None:
+        """Expect no shutdown message of those who were started by a writer that has said to end them, and lived then.
+
+        Args:
+            starter: the writer.
+            said_at: when it said so, by the clock of its host.
+            now: when that is heard.
+        """
         self._dismissing[starter.writer.instance] = now
         for one in self.all:
-            if one.writer.starter == starter.writer.instance and not one.died:
+            # Processes that the service can look at are of its own host, and as a rule their starter is, too.
+            lived = one.alive_at >= now - _SILENT_S if one.gone_at is None else one.gone_at >= said_at
+            if lived and one.writer.starter == starter.writer.instance:
                 self._dismiss(one)
 
     def dismiss_if_late(self, state: WriterState, now: float) -> None:

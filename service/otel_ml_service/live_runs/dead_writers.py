@@ -98,11 +98,11 @@ class Died(NamedTuple):
 
     Attributes:
         settled: those of whom nothing more comes.
-        is_more: there are others, whose spools are still to be taken in.
+        leaving: the others, whose spools are still to be taken in.
     """
 
     settled: Sequence[Writer] = ()
-    is_more: bool = False
+    leaving: Sequence[Writer] = ()
 
 
 class DeadWriters:
@@ -140,5 +140,6 @@ class DeadWriters:
         }
         late = {one for one, what in left.items() if what == "a spool" and now - since[one] >= _TAKEN_IN_S}
         settled = [one for one in gone if one.instance in late or left[one.instance] == "nothing"]
-        self._since = {one.instance: since[one.instance] for one in gone if one not in settled}
-        return Died(settled, bool(self._since))
+        leaving = [one for one in gone if one not in settled]
+        self._since = {one.instance: since[one.instance] for one in leaving}
+        return Died(settled, leaving)

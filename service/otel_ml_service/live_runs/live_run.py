@@ -179,12 +179,11 @@ class LiveRun:
 
     def note_died(self, died: Died, now: float) -> None:
         """Take what the process table of this host says of its writers."""
-        if died.settled:
-            self._engine.note_died(died.settled, now)
-            self.is_touched = True
-        self._is_someone_leaving = died.is_more
+        self._engine.note_died(died.settled, now, died.leaving)
+        self.is_touched |= bool(died.settled)
+        self._is_someone_leaving = bool(died.leaving)
         # Until that is committed, nobody who leaves is told who else is there.
-        self.awaits_the_dead = died.is_more or self.is_touched
+        self.awaits_the_dead = self._is_someone_leaving or self.is_touched
 
     def advance(self, now: float, refused_at: float | None = None) -> None:
         """Close what is due; `refused_at` is when something could not be stored last, of whichever run."""

@@ -80,19 +80,19 @@ def test_who_has_died_is_told_when_what_it_left_is_taken_in(process: subprocess.
     its, spools = writer(process.pid), {"a"}
     dead = DeadWriters(lambda instance: "a spool" if instance in spools else "nothing")
 
-    assert dead.among([its]) == Died([], is_more=True)
+    assert dead.among([its]) == Died([], leaving=[its])
     spools.clear()
 
-    assert dead.among([its]) == Died([its], is_more=False)
+    assert dead.among([its]) == Died([its], leaving=[])
 
 
 def test_who_is_found_to_have_ended_well_is_waited_for_no_more(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait(20)
     dead = DeadWriters(lambda instance: "a spool")
-    assert dead.among([writer(process.pid)]).is_more
+    assert dead.among([writer(process.pid)]).leaving
 
-    assert dead.among([]) == Died([], is_more=False)
+    assert dead.among([]) == Died([], leaving=[])
 
 
 def test_a_spool_that_cannot_be_taken_in_does_not_keep_a_run_from_ending(
@@ -114,7 +114,7 @@ def test_a_spool_that_is_being_taken_in_is_waited_for_however_long_that_takes(
     process.wait(20)
     its = writer(process.pid)
 
-    assert DeadWriters(lambda instance: "being taken in").among([its]) == Died([], is_more=True)
+    assert DeadWriters(lambda instance: "being taken in").among([its]) == Died([], leaving=[its])
 
 
 def test_a_proc_of_another_namespace_tells_nothing(tmp_path: Path) -> None:
