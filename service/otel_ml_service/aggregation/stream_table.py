@@ -71,17 +71,20 @@ class StreamTable:
     Attributes:
         names: of the stream in each row; None where it has been taken away.
         received_at: when something was received last, seconds since the epoch.
+        newest_ns: time of the newest point.
         written: how many entries of the state it has.
     """
 
     __slots__ = (
-        "_buckets", "_changed", "_columns", "_heads", "_of_shapes", "_rows", "meter", "names", "received_at", "written",
+        "_buckets", "_changed", "_columns", "_heads", "_of_shapes", "_rows", "meter", "names", "newest_ns",
+        "received_at", "written",
     )  # fmt: skip
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.names: list[Name | None] = []
         self.received_at = 0.0
+        self.newest_ns = 0
         self.written = 0
         self._rows: dict[Name, int] = {}
         self._of_shapes: dict[int, Ints] = {}
@@ -135,6 +138,7 @@ class StreamTable:
         for row, buckets in zip(rows.tolist(), latest.buckets, strict=True):
             self._buckets[row] = buckets
         self.received_at = max(self.received_at, float(latest.received.max(initial=0.0)))
+        self.newest_ns = max(self.newest_ns, int(latest.times.max(initial=0)))
         self._changed.update(np.unique(rows // CHUNK).tolist())
 
     def take(self, name: Name) -> Latest | None:
