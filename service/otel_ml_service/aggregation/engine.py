@@ -206,6 +206,7 @@ class Engine:
         """Return what to commit in one transaction, and forget it."""
         self._settling.settle()
         self._spans.emit()
+        self._ending.repeat()
         self._totals.refresh()
         # Records and the state that made them are committed in one transaction. If only the records were durable, a
         # restart would close the same step again and number it differently.

@@ -46,6 +46,15 @@ class RunEnd:
             self.state = "running"
             self._run.output.emit(RunStatus, time=self._run.now, status="running")
 
+    def repeat(self) -> None:
+        """Say how a run that has ended did, behind what it has of it since and that does not reopen it: spans, say.
+
+        An exporter that begins anew for these opens its backend's run again, and ends it as the last record says.
+        """
+        records = self._run.output.records
+        if self.state != "running" and records and not isinstance(records[-1], RunStatus):
+            self._run.output.emit(RunStatus, time=self._run.now, status=self.state)
+
     def note_shutdown(self) -> None:
         """Note that a writer has shut down now, or that it was noted now that one had died."""
         self.last_shutdown_message = self._run.now

@@ -120,7 +120,7 @@ class Stepless:
         origin_ns = run.begin_time(int(piece.partials.times.min(initial=int(run.now * 1e9))))
         latest = int((run.now + FUTURE_S) * 1e9)
         times = piece.partials.times[:, 1]
-        # As `believed` takes them: a host whose clock runs ahead would open windows in the future, which nothing closes.
+        # As `believed` takes them: a clock that is ahead would open windows in the future, which nothing closes.
         times = np.where((times > latest) | (times == 0), int(run.now * 1e9), times)
         # [points]: the second since the origin at which the window of each begins, which is the window's step.
         starts = np.maximum(0, (times - origin_ns) // int(width * 1e9)) * math.ceil(width)
