@@ -86,6 +86,7 @@ class CumulativeStreams:
         column = SUM if sent.kind == "sum" else COUNT
         # Less than before is a new life, whatever its times say.
         whole = begins | (points.stats[:, column] < before.stats[:, column]) | is_new
+        # What a stream had before the run is kept, to be subtracted, and adds nothing itself.
         counts = ~is_new | self._within_run(sent, points)
         added = taken[counts[taken]]
         if sent.kind == "sum":
@@ -265,6 +266,7 @@ class CumulativeStreams:
         others = [table for table in self.tables.values() if table is not but and len(table)]
         candidates = [table for table in others if table.meter.step is not None] or others
         candidates.sort(key=lambda table: table.received_at)
+        # Half at once: one by one, each new stream beyond the bound would sort all of them.
         enough = sum(map(len, candidates)) // 2
         for table in candidates:
             self._forget(table)

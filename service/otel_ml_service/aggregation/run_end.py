@@ -94,7 +94,7 @@ class RunEnd:
         if due is None or self._run.now < due:
             return
         self._close_all()
-        if self.state != "running":
+        if self.state != "running":  # it had ended: what another SDK sent since is closed by now, and reopens nothing
             return
         # Findings, final values and who was killed come before the status: exporters end the run with that.
         self._run.stragglers.finish(list(self._run.step_streams.streams.values()))

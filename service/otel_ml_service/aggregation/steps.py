@@ -79,6 +79,8 @@ class Steps:
         number = writer.attempts.get(axis)
         if number is None or not (attempt := self._run.step_streams.all[number]).has_closed(step):
             return None
+        # A step on the disk is not fetched for that: folded again, what was sent once more changes nothing. Where its
+        # points are gone, what nobody remembers comes too late.
         window = attempt.retained.get(step)
         return () if window is None else window.pieces
 

@@ -91,6 +91,7 @@ class StreamTable:
         self._columns = _columns(1)
         self._buckets: list[AnyBuckets | None] = []
         self._changed: set[int] = set()
+        # Chunk → who its streams are, as JSON: that stays, while their points change with every export.
         self._heads: dict[int, bytes] = {}
 
     def __len__(self) -> int:
@@ -184,6 +185,7 @@ class StreamTable:
     def _encoded(self, chunk: int) -> bytes | None:
         """Return who the streams of a chunk are, their buckets, and their columns; None where they are all gone."""
         begin, end = chunk * CHUNK, min((chunk + 1) * CHUNK, len(self.names))
+        # A row that was taken away stays empty: rows are counted on, so that no stream changes its entry.
         rows = [row for row in range(begin, end) if self.names[row] is not None]
         if not rows:
             return None
