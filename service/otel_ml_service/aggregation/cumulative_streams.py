@@ -41,6 +41,13 @@ class Fresh(NamedTuple):
     partials: Points
 
 
+class _Heard(NamedTuple):
+    """When points of a process arrived last, and since when without a pause: seconds since the epoch."""
+
+    since: float
+    last: float
+
+
 class CumulativeStreams:
     """Remembers the newest point of each stream."""
 
@@ -51,6 +58,8 @@ class CumulativeStreams:
         self._changed: dict[Meter, StreamTable] = {}
         self._gone: list[StreamTable] = []
         self._scopes: dict[int, dict[str, None]] = {}
+        # Not in the state: after a restart nobody was heard, and nothing is forgotten before that.
+        self._heard: dict[int, _Heard] = {}
         self._checked_at = 0.0
         self._has_unscoped = False
 
@@ -77,6 +86,7 @@ class CumulativeStreams:
         column = SUM if sent.kind == "sum" else COUNT
         # Less than before is a new life, whatever its times say.
         whole = begins | (points.stats[:, column] < before.stats[:, column]) | is_new
+        # What a stream had before the run is kept, to be subtracted, and adds nothing itself.
         counts = ~is_new | self._within_run(sent, points)
         added = taken[counts[taken]]
         if sent.kind == "sum":
@@ -132,6 +142,12 @@ class CumulativeStreams:
             totals[row] = sum(sorted(values), float(totals[row]))
         return totals
 
+    def heard_before(self, writer: int, sent: ThirdPartyPoints, time_ns: int) -> int:
+        """Return how many other meters of a process have said where they stand at that time, or later."""
+        meter = Meter(writer, sent.scope, sent.axis, sent.step)
+        others = (self.tables.get(meter._replace(scope=scope)) for scope in self._scopes[writer] if scope != sent.scope)
+        return sum(table is not None and table.newest_ns >= time_ns for table in others)
+
     def restore(self, meter: Meter, chunk: int, keys: Sequence[SeriesKey], latest: Latest) -> None:
         """Know the streams of an entry that an earlier engine committed."""
         table = self.tables.get(meter)
@@ -152,6 +168,7 @@ class CumulativeStreams:
         self._changed.clear()
 
     def _table(self, writer: int, sent: ThirdPartyPoints) -> StreamTable:
+        self._hear(writer)
         meter = Meter(writer, sent.scope, sent.axis, sent.step)
         table = self.tables.get(meter)
         if table is None:
@@ -183,16 +200,29 @@ class CumulativeStreams:
         if meter.scope is not None and len(scopes) < MAX_METERS:
             scopes[meter.scope] = None
 
+    def _hear(self, writer: int) -> None:
+        now = self._run.now
+        before = self._heard.get(writer, _Heard(now, now))
+        # What is sent again and again is noted each quarter of that time (`_refresh`): with a pause of less than half
+        # of it, no such stream is taken for idle.
+        is_back = now - before.last > self._run.settings.identity_memory_s / 2
+        self._heard[writer] = _Heard(now if is_back else before.since, now)
+
     def forget_idle(self) -> None:
-        """Let go of streams of single steps that were idle for as long as identities are remembered."""
+        """Let go of streams of single steps that were idle for as long as identities are remembered.
+
+        That is time in which their process was heard. An SDK that accumulates sends all it ever had when it is back
+        after an outage, in several requests perhaps: of a stream that is not known, all of that would count once more.
+        """
         now = self._run.now
         if now - self._checked_at < EXPIRY_CHECK_S:
             return
         self._checked_at = now
-        limit = now - self._run.settings.identity_memory_s
-        tables = [table for meter, table in self.tables.items() if meter.step is not None]
-        for table in tables:
-            if table.received_at < limit:
+        for table in [table for meter, table in self.tables.items() if meter.step is not None]:
+            heard = self._heard.get(table.meter.writer)
+            if heard is None:
+                continue
+            if heard.last - max(table.received_at, heard.since) > self._run.settings.identity_memory_s:
                 self._forget(table)
 
     def _keep(
@@ -236,6 +266,7 @@ class CumulativeStreams:
         others = [table for table in self.tables.values() if table is not but and len(table)]
         candidates = [table for table in others if table.meter.step is not None] or others
         candidates.sort(key=lambda table: table.received_at)
+        # Half at once: one by one, each new stream beyond the bound would sort all of them.
         enough = sum(map(len, candidates)) // 2
         for table in candidates:
             self._forget(table)

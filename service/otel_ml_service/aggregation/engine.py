@@ -201,6 +201,7 @@ class Engine:
         """Return what to commit in one transaction, and forget it."""
         self._settling.settle()
         self._spans.emit()
+        self._ending.repeat()
         self._totals.refresh()
         # Records and the state that made them are committed in one transaction. If only the records were durable, a
         # restart would close the same step again and number it differently.
@@ -267,7 +268,6 @@ class Engine:
         piece = self._admitted(writer, fragment, self._piece(writer, fragment, rows))
         if piece is None:
             return
-        writer.count(len(piece.partials.series))
         # The axis `time` starts at the first point that counts, not at the start of the service, so that a replay gives
         # the same rows.
         if run.origin_ns is None:
@@ -335,7 +335,7 @@ class Engine:
         if stream.axis == DEFAULT_AXIS:
             self._steps.stepless.inside(writer)
             attempt = run.attempts.newest if writer.attempt is None else writer.attempt
-            run.training.note(stream.role, attempt, position.step, position.time_ns)
+            run.training.note(stream.role, attempt, position.step, run.believed(position.time_ns))
 
     def _shutdown_message(self, writer: WriterState, shutdown_message: ShutdownMessage) -> None:
         writer.ledger.hear(shutdown_message.seq, shutdown_message.totals, self._furthest(writer))

@@ -171,6 +171,7 @@ def _part(low: float, high: float, width: float) -> tuple[Shares, float]:
     """Return the shares of the part (low, high] of a bucket, both positive, and what of it counts as zero."""
     if high <= low:
         return (), 0.0
+    # A bucket from 0 on would have an exponential one for each halving, without end.
     start = max(low, high / 2**_DOUBLINGS)
     shares = []
     for index in range(_index(start), _index(high) + 1):

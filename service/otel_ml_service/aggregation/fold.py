@@ -166,6 +166,7 @@ def _chan(count: Floats, total: Floats, m2: Floats, counts: Floats, sums: Floats
     between = delta * delta * (before * size / counts[1:])
     between = np.where((before == 0) | (size == 0), 0.0, between)
     steps = np.concatenate((m2[:1], m2[1:] + between))
+    # The deviations of each row from its own mean, and of its mean from that of all before it, one after the other.
     spread: Floats = np.add.accumulate(steps, axis=0)[-1]
     return spread
 

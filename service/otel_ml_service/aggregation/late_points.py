@@ -145,6 +145,7 @@ class LatePoints:
             if self._restart_detection.holds_window(window):
                 continue
             # One correction for many late points: each goes to every backend as a row of its own.
+            # Who has ended, and all of whose messages are here, adds nothing more, whatever its watermark counted.
             complete = all(self._run.writers[number].ended for number in window.missing)
             if since is not None and (complete or self._run.active - since >= timeout):
                 self._export(attempt, window)

@@ -50,6 +50,7 @@ def lone_values(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> Seq
     if not windows[0] or not _are_lone(windows):
         return None
     sums = sums_of([piece.partials for piece in chain.from_iterable(zip(*windows, strict=True))])
+    # writers × (windows × series): `zip(*windows)` puts the windows of a writer side by side.
     values = sums.reshape(len(windows[0]), -1)
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isfinite(_sum(values)).all():  # a sum that is finite has finite parts

@@ -166,6 +166,7 @@ class RecentPoints:
         """Continue from `state()` and what was added in each generation."""
         self.generation, self._began = state  # type: ignore[assignment]
         for generation, chunks in added.items():
+            # State has this generation and the one before it, of which nothing is added to anymore.
             is_young = generation == self.generation
             moments, sets = (self._young, self._young_sets) if is_young else (self._old, self._old_sets)
             for chunk in chunks:

@@ -198,6 +198,7 @@ ACROSS: dict[str, Callable[[Floats], Picked]] = {
 _DEVIATION = Reduction(("std",))
 """The one reduction besides a mean that weights have a part in: beside others it is that of all records (ADR 0037)."""
 _SCALABLE = frozenset({"mean", "std"})
+# Squares of the largest doubles become 2⁸⁴⁸ by it: however many are added up, the sum is a double.
 _FACTOR = 2.0**-600
 _DEGREES = np.array([statistic.degree for statistic in STATISTICS])
 _SMALLER, _SMALLER_SQUARE = np.where(_DEGREES > 0, _FACTOR, 1.0), np.where(_DEGREES > 1, _FACTOR, 1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
@@ -38,12 +38,23 @@ class RunEnd:
         self._summaries = summaries
         self.state: Status = "running"
         self.last_shutdown_message: float | None = None
+        # Names of the counts that the run's last end has published, and that were not 0.
+        self._told: frozenset[str] = frozenset()
 
     def heard(self) -> None:
         """Reopen a run that had ended: one of its writers sent something new."""
         if self.state != "running":
             self.state = "running"
             self._run.output.emit(RunStatus, time=self._run.now, status="running")
+
+    def repeat(self) -> None:
+        """Say how a run that has ended did, behind what it has of it since and that does not reopen it: spans, say.
+
+        An exporter that begins anew for these opens its backend's run again, and ends it as the last record says.
+        """
+        records = self._run.output.records
+        if self.state != "running" and records and not isinstance(records[-1], RunStatus):
+            self._run.output.emit(RunStatus, time=self._run.now, status=self.state)
 
     def note_shutdown(self) -> None:
         """Note that a writer has shut down now, or that it was noted now that one had died."""
@@ -71,6 +82,8 @@ class RunEnd:
     def restore(self, state: Status, last_shutdown_message: float | None) -> None:
         """Stand where the run stood."""
         self.state, self.last_shutdown_message = state, last_shutdown_message
+        if state != "running":
+            self._told = _not_zero(self._final_counts())
 
     def due(self) -> float | None:
         """Return the time at which the run ends if nobody is heard until then; None while its files are looked for.
@@ -101,7 +114,7 @@ class RunEnd:
         if due is None or self._run.now < due:
             return
         self._close_all()
-        if self.state != "running":
+        if self.state != "running":  # it had ended: what another SDK sent since is closed by now, and reopens nothing
             return
         # Findings, final values and who was killed come before the status: exporters end the run with that.
         self._run.stragglers.finish(list(self._run.step_streams.streams.values()))
@@ -169,6 +182,20 @@ class RunEnd:
 
     def _summarize(self) -> None:
         """Publish what the run lost and what recording cost, once it is over."""
+        values = self._final_counts()
+        # A backend keeps a final value: what an earlier end of the run has counted, and is no more, is taken back.
+        gone = dict.fromkeys(sorted(self._told - values.keys()), 0.0)
+        shown = {
+            RESERVED_PREFIX + name: float(value)
+            for name, value in (values | gone).items()
+            if value or name == "recorded" or name in self._told
+        }
+        self._told = _not_zero(values)
+        if shown:
+            self._run.output.emit(Summary, time=self._run.now, values=shown)
+
+    def _final_counts(self) -> dict[str, float]:
+        """Return what the run counted, by name; what is 0 may be left out."""
         values: dict[str, float] = {}
         if self._run.native:
             values["recorded"] = recorded_in(self._run)
@@ -183,7 +210,8 @@ class RunEnd:
             for name in PUBLISHED:
                 values[name] = values.get(name, 0.0) + getattr(stream.tally, name)
         # A point may hold many values, and the account is one of values.
-        values |= {"superseded": self._run.superseded, "too_late": self._run.too_late}
-        shown = {RESERVED_PREFIX + name: float(value) for name, value in values.items() if value or name == "recorded"}
-        if shown:
-            self._run.output.emit(Summary, time=self._run.now, values=shown)
+        return values | {"superseded": self._run.superseded, "too_late": self._run.too_late}
+
+
+def _not_zero(values: Mapping[str, float]) -> frozenset[str]:
+    return frozenset(name for name, value in values.items() if value)

@@ -24,14 +24,14 @@ from otel_ml_service.aggregation.training_clock import TrainingClock
 from otel_ml_service.aggregation.writer_state import WriterState
 from otel_ml_service.aggregation.writers import Writers
 
-__all__ = ["OF_OTHERS", "TOO_MANY_PROCESSES", "RunState"]
+__all__ = ["FUTURE_S", "OF_OTHERS", "TOO_MANY_PROCESSES", "RunState"]
 
 TOO_MANY_PROCESSES = "too many processes"
 OF_OTHERS = " of other programs"
 """Ends the reason of what is left out of programs of which nobody says what they have recorded."""
 
-_LATEST_NS = 2**62
-"""The latest beginning of the axis `time`, in the year 2116: what a writer says of its clock may be any number."""
+FUTURE_S = 10
+"""A time further ahead of the receive time than this is of a wrong clock (docs/protocol.md §4.12)."""
 
 _UNHEARD_S = 20.0
 """Of whom nothing arrives for so long, is taken for dead, whatever is known of others of its machine."""
@@ -147,8 +147,14 @@ class RunState:
     def begin_time(self, time_ns: int) -> int:
         """Return where the axis `time` begins: here, where it has not begun."""
         if self.origin_ns is None:
-            self.origin_ns = min(max(time_ns, 0), _LATEST_NS)  # of a foreign writer it may be any number
+            # Where a clock that is ahead began it, all that right ones tell for as long would be before its beginning.
+            self.origin_ns = max(self.believed(time_ns), 0)
         return self.origin_ns
+
+    def believed(self, time_ns: int) -> int:
+        """Return a time as it counts: where a clock is ahead, or no time was sent (0), that is the receive time."""
+        now_ns = int(self.now * 1e9)
+        return time_ns if 0 < time_ns <= now_ns + FUTURE_S * 10**9 else now_ns
 
     def new_window(self, attempt: Attempt, step: int) -> StepWindow:
         """Number a new window."""
@@ -171,11 +177,21 @@ class RunState:
         """Count what a later attempt, or a later incarnation, did again."""
         attempt.stream.tally.supersede(sum(len(piece.partials.series) for piece in pieces))
         self.superseded += sum(piece.values for piece in pieces)
+        self._count_of_others(pieces)
 
     def refuse(self, attempt: Attempt, pieces: Sequence[Piece]) -> None:
         """Count what came too late."""
         attempt.stream.tally.refuse(sum(len(piece.partials.series) for piece in pieces))
         self.too_late += sum(piece.values for piece in pieces)
+        self._count_of_others(pieces)
+
+    def _count_of_others(self, pieces: Sequence[Piece]) -> None:
+        """Count what does not count in rows as recorded, where nobody says what was: else the rest would seem lost."""
+        for piece in pieces:
+            writer = self.writers[piece.source.number]
+            if not writer.native:
+                writer.count(piece.values)
+                self.writers.dirty.add(writer.number)
 
     def leave_out(self, reason: str, values: int) -> bool:
         """Count values for which there is no room; whether they are the first ones for this reason."""

@@ -13,7 +13,7 @@ from otel_ml_service.aggregation.late_points import LatePoints
 from otel_ml_service.aggregation.observation import Fragment, Sent
 from otel_ml_service.aggregation.open_steps import OpenSteps
 from otel_ml_service.aggregation.piece import Piece
-from otel_ml_service.aggregation.run_state import RunState
+from otel_ml_service.aggregation.run_state import FUTURE_S, RunState
 from otel_ml_service.aggregation.step_streams import Attempt
 from otel_ml_service.aggregation.step_window import StepWindow
 from otel_ml_service.aggregation.writer_state import WriterState
@@ -27,9 +27,6 @@ WAITING_AXIS = ""
 
 _OF_ROLE = 0
 """Unit of that attempt for the next row of the role; those of writers that may yet enter a step come after it."""
-
-FUTURE_S = 10
-"""A time further ahead of the receive time than this is a wrong clock (docs/protocol.md §4.12)."""
 
 HOLDS_BEFORE_CLOCK = 3
 """While a role has no row at all, what has no step waits so many times the allowed lateness for one."""
@@ -123,8 +120,8 @@ class Stepless:
         origin_ns = run.begin_time(int(piece.partials.times.min(initial=int(run.now * 1e9))))
         latest = int((run.now + FUTURE_S) * 1e9)
         times = piece.partials.times[:, 1]
-        # A host whose clock runs ahead would open windows in the future, which nothing closes: such times count as now.
-        times = np.where(times > latest, int(run.now * 1e9), times)
+        # As `believed` takes them: a clock that is ahead would open windows in the future, which nothing closes.
+        times = np.where((times > latest) | (times == 0), int(run.now * 1e9), times)
         # [points]: the second since the origin at which the window of each begins, which is the window's step.
         starts = np.maximum(0, (times - origin_ns) // int(width * 1e9)) * math.ceil(width)
         attempt = run.step_streams.attempt(run.step_streams.stream(role, TIME_AXIS), 0)
@@ -247,5 +244,5 @@ class Stepless:
         return self._run.step_streams.attempt(self._run.step_streams.stream(role, TIME_AXIS), 0)
 
     def _window_of(self, piece: Piece) -> int:
-        newest = piece.newest_ns
+        newest = self._run.believed(piece.newest_ns)
         return max(0, (newest - self._run.begin_time(newest)) // 1_000_000_000)

@@ -79,6 +79,8 @@ class Steps:
         number = writer.attempts.get(axis)
         if number is None or not (attempt := self._run.step_streams.all[number]).has_closed(step):
             return None
+        # A step on the disk is not fetched for that: folded again, what was sent once more changes nothing. Where its
+        # points are gone, what nobody remembers comes too late.
         window = attempt.retained.get(step)
         return () if window is None else window.pieces
 
@@ -186,7 +188,8 @@ class Steps:
         if not row.values and not row.histograms:
             return
         values = row.values | ranks_not_finite(folded, stream.role, stream.axis)
-        if stream.axis == TIME_AXIS and (training := run.training.at(row.time_ns)) is not None:
+        time_ns = run.believed(row.time_ns)
+        if stream.axis == TIME_AXIS and (training := run.training.at(time_ns)) is not None:
             values[published_name(stream.role, stream.axis, f"{RESERVED_PREFIX}step")] = float(training)
         absent = self._absent(window)
         silent, held_by = self._silent_ranks(attempt, window, absent), self._held_by(window)
@@ -200,7 +203,7 @@ class Steps:
         for name, count in stream.tally.news().items():
             values[published_name(stream.role, stream.axis, RESERVED_PREFIX + name)] = float(count)
         if stream.axis == DEFAULT_AXIS:
-            run.training.note(stream.role, attempt.ordinal, window.step, row.time_ns)
+            run.training.note(stream.role, attempt.ordinal, window.step, time_ns)
         window.publish(row.values)
         emit_values(run.output, attempt, window, row, values, writers_missing=len(absent))
         emit_histograms(run.output, stream, window, row)

@@ -71,23 +71,27 @@ class StreamTable:
     Attributes:
         names: of the stream in each row; None where it has been taken away.
         received_at: when something was received last, seconds since the epoch.
+        newest_ns: time of the newest point.
         written: how many entries of the state it has.
     """
 
     __slots__ = (
-        "_buckets", "_changed", "_columns", "_heads", "_of_shapes", "_rows", "meter", "names", "received_at", "written",
+        "_buckets", "_changed", "_columns", "_heads", "_of_shapes", "_rows", "meter", "names", "newest_ns",
+        "received_at", "written",
     )  # fmt: skip
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.names: list[Name | None] = []
         self.received_at = 0.0
+        self.newest_ns = 0
         self.written = 0
         self._rows: dict[Name, int] = {}
         self._of_shapes: dict[int, Ints] = {}
         self._columns = _columns(1)
         self._buckets: list[AnyBuckets | None] = []
         self._changed: set[int] = set()
+        # Chunk → who its streams are, as JSON: that stays, while their points change with every export.
         self._heads: dict[int, bytes] = {}
 
     def __len__(self) -> int:
@@ -135,6 +139,7 @@ class StreamTable:
         for row, buckets in zip(rows.tolist(), latest.buckets, strict=True):
             self._buckets[row] = buckets
         self.received_at = max(self.received_at, float(latest.received.max(initial=0.0)))
+        self.newest_ns = max(self.newest_ns, int(latest.times.max(initial=0)))
         self._changed.update(np.unique(rows // CHUNK).tolist())
 
     def take(self, name: Name) -> Latest | None:
@@ -180,6 +185,7 @@ class StreamTable:
     def _encoded(self, chunk: int) -> bytes | None:
         """Return who the streams of a chunk are, their buckets, and their columns; None where they are all gone."""
         begin, end = chunk * CHUNK, min((chunk + 1) * CHUNK, len(self.names))
+        # A row that was taken away stays empty: rows are counted on, so that no stream changes its entry.
         rows = [row for row in range(begin, end) if self.names[row] is not None]
         if not rows:
             return None

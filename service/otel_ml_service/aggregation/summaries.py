@@ -159,6 +159,7 @@ class Summaries:
                 values[_apart(name, who[1])] = other
         if final.shown is None or not _same(final.shown, value):
             values[name] = final.show(value)
+        # `decide()` keeps the owner's word of them.
         self._held -= len(final.said) - 1
         final.decide()
         self.changed = True

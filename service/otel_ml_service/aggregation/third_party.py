@@ -196,8 +196,10 @@ class ThirdParty:
             # Else the points stay as they came, perhaps as bytes.
             if shape.series is not kept.series or sent.is_rate or not _is_of_an_interval(sent):
                 kept = self._in_rows_as(sent, shape, partials.unpack())
-            # Points have no running number: their time puts them in order.
-            yield Piece(writer.source, newest, _reduction_of(sent, asked), shape, kept, newest, meter)
+            # Points have no running number: their time puts them in order. An SDK stamps the meters of an export alike,
+            # and the total that a later one makes known is of more of them.
+            seq = newest + (self.streams.heard_before(writer.number, sent, newest) if _is_added_up(sent) else 0)
+            yield Piece(writer.source, seq, _reduction_of(sent, asked), shape, kept, newest, meter)
 
     def _in_rows_as(self, sent: ThirdPartyPoints, shape: Shape, news: Partials) -> Partials:
         """Return points under their names in rows, with the times that count there, and increases as rates."""

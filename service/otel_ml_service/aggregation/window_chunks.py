@@ -110,6 +110,7 @@ def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[
         for column, mode in enumerate(header["columns"]):
             if mode == _SUM:
                 stats[:, :, column] = stats[:, :, SUM]
+        # Times are whole numbers among columns of doubles: the same bytes, looked at as what they are.
         kept = floats(rows, 2 if header["shared"] else 2 * width).view(np.int64).reshape(rows, -1, 2)
         times = np.broadcast_to(kept, (rows, width, 2)).copy()
         reduction = Reduction.parse(*header["reduction"])
@@ -141,6 +142,7 @@ def _mode(stats: npt.NDArray[np.float64], column: int) -> str:
     if column == SUM or not values.size:
         return _VALUES
     first = values[0, 0, 0]
+    # NaN alone is not equal to itself.
     if first != first and np.isnan(values).all():
         return _NAN
     if first == 1.0 and (values == 1.0).all():

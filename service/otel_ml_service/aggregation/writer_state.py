@@ -58,7 +58,7 @@ class WriterState:
         died: its host says that its process is gone, and it sent no shutdown message. Not in the state that is kept.
         gone_at: when its host said first that its process is gone. Not in that state either.
         dismissed: who started it has said to end it by a kill: it owes no shutdown message.
-        points: of it that were taken, without duplicates.
+        points: of another program, values that were done again or came too late; of one of ours it says nothing.
         ledger: what it says it sent, beside what arrived.
         attempts: axis → number of the attempt it writes to.
         progress: number of an attempt → where it stands there.
@@ -371,9 +371,9 @@ class WriterState:
             if progress.watermarks:
                 progress.raise_to(self.floor)
 
-    def count(self, points: int) -> None:
-        """Count points of it that were taken."""
-        self.points += points
+    def count(self, values: int) -> None:
+        """Count values of another program as recorded: it does not say so itself."""
+        self.points += values
 
 
 def _source(number: int, writer: Writer, pool: str) -> Source:

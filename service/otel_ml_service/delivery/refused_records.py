@@ -67,17 +67,18 @@ def export_all_but_refused(
 def _sifted(
     records: Sequence[Record], export: Export, advance: Callable[[int], None], *, is_whole: bool = False
 ) -> Iterator[Refused]:
-    refusal = export(records, is_last_word=is_whole or len(records) == 1)
-    if refusal is None:
-        advance(records[-1].seq)
-        return
-    # First what the backend names: a row of 500 values with one bad name loses that value, not the row.
-    without = [_without(record, refusal.names) for record in records]
-    if any(kept is not record for kept, record in zip(without, records, strict=True)):
+    # In a loop: a backend may name one value at a time, and a row has thousands.
+    while (refusal := export(records, is_last_word=is_whole or len(records) == 1)) is not None:
+        # First what the backend names: a row of 500 values with one bad name loses that value, not the row.
+        without = [_without(record, refusal.names) for record in records]
+        if all(kept is record for kept, record in zip(without, records, strict=True)):
+            break
         # Of all records of the batch: a name that a backend refuses is refused in each of them.
         for record in records:
             yield from _values_of(record, refusal)
-        yield from _sifted(without, export, advance, is_whole=is_whole)
+        records = without
+    if refusal is None:
+        advance(records[-1].seq)
     elif len(records) == 1:
         yield Refused(records[0].seq, _shown(records[0]), _count(records[0]), refusal.reason)
         advance(records[0].seq)

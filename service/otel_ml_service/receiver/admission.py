@@ -98,7 +98,6 @@ class Admission:
         if (obstacle := self._obstacle(decoded.observations)) is not None:
             self._take_some(decoded, stored, known or _digest(decoded), *obstacle)
             return
-        self._note(decoded.rejections)
         if not decoded.observations and not decoded.rejections.experiments:
             self._acknowledge(stored, decoded)
             return
@@ -212,6 +211,8 @@ class Admission:
             stored(decoded, error)
 
     def _acknowledge(self, stored: Stored, decoded: Decoded) -> None:
+        # Only now: what could not be stored comes again as a whole, and would be counted each time.
+        self._note(decoded.rejections)
         self._telemetry.count("requests", signal=decoded.signal)
         stored(decoded, None)
 

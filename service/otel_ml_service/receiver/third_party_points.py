@@ -175,12 +175,14 @@ class _Scope:
     def plan(self, columns: _Columns) -> Iterable[tuple[_Group, int | None]]:
         """Yield the points of a message that come together, with their step, as the decoder groups them."""
         steps = columns.steps
+        # All of these points were known, or paid for when they were new.
         self._credit = min(_CREDIT, self._credit + len(steps) / _EARNED)
         step = int(steps[0])
         if (steps != step).any():
             yield from self._grouped(columns.numbers.tolist(), steps.tolist())
             return
         of = self.step if step < 0 else step
+        # A point without a step is on no axis, and so in another group: what it is depends on whether there is one.
         key = columns.numbers.tobytes() + (b"" if of is None else b"s")
         known = self._plans.get(key)
         if known is None:

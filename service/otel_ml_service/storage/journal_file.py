@@ -93,6 +93,7 @@ def _written(handle: int, parts: Sequence[bytes]) -> int:
         some = parts[begin : begin + _GATHERED]
         size = sum(map(len, some))
         written = os.writev(handle, some)
+        # A disk that becomes full, or a signal, ends it in the middle of a buffer; the next write tells why.
         if written < size:
             rest = memoryview(b"".join(some))[written:]
             while rest:

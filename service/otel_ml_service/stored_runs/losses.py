@@ -24,12 +24,14 @@ def losses(read: History) -> dict[str, int]:
     Examples:
         >>> losses(History(summary={"otel_ml/dropped/never_arrived": 3.0, "otel_ml/too_late": 1.0, "acc": 0.5}))
         {'never_arrived': 3, 'too_late': 1}
-        >>> losses(History(summary={"otel_ml/loss": float("nan")}))
+        >>> losses(History(summary={"otel_ml/loss": float("nan"), "otel_ml/dropped/events_never_arrived": 0.0}))
         {}
     """
     # All others are not looked at: those of a user's role `otel_ml` may be NaN, which `int` refuses.
     said = read.summary
-    found = {name.removeprefix(_DROPPED): int(said[name]) for name in said if name.startswith(_DROPPED)}
+    dropped = {name.removeprefix(_DROPPED): int(said[name]) for name in said if name.startswith(_DROPPED)}
+    # 0 takes back what an earlier end of the run had counted.
+    found = {reason: count for reason, count in dropped.items() if count}
     late = int(said.get(RESERVED_PREFIX + _TOO_LATE, 0))
     return found | {_TOO_LATE: late} if late else found
 

@@ -14,6 +14,15 @@ from otel_ml_service.aggregation.settings import EngineSettings
 from tests.strategies import Rank, Service, split
 
 
+def final_values(service: Service) -> dict[str, float]:
+    """Return the final values as a backend has them: of each name the last one."""
+    found: dict[str, float] = {}
+    for record in service.records:
+        if isinstance(record, Summary):
+            found |= record.values
+    return found
+
+
 def lost(service: Service) -> dict[str, int]:
     return dict(service.engine.status.lost)
 
@@ -102,6 +111,29 @@ def test_a_run_that_ends_says_how_many_values_of_whom_never_arrived() -> None:
     assert summary["otel_ml/dropped/never_arrived"] == 1
     assert summary["otel_ml/recorded"] == 10
     assert any("1 of 5 values of rank 1 of trainer never arrived" in notice for notice in service.notices)
+
+
+@pytest.mark.parametrize("goes_down", [False, True])
+def test_what_arrives_after_the_end_is_taken_back_from_the_final_values(goes_down: bool) -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+    service.take(ranks[0].step(0, {"x": 1.0}))
+    held_back = ranks[0].step(1, {"x": [1.0, 2.0, 3.0]}) + ranks[0].event("ml.text", "hello")
+    service.take(ranks[0].step(2, {"x": 1.0}), ranks[0].bye())
+    service.wait(400)
+    gone = ("dropped/never_arrived", "dropped/events_never_arrived", "ranks_unheard")
+    assert [final_values(service)[f"otel_ml/{name}"] for name in gone] == [3.0, 1.0, 1.0]
+
+    if goes_down:
+        service.restart()
+    service.take(held_back, ranks[1].step(0, {"x": 1.0}), ranks[1].bye())
+    service.wait(400)
+
+    assert lost(service) == {}
+    assert [final_values(service)[f"otel_ml/{name}"] for name in gone] == [0.0, 0.0, 0.0]
+    service.take(ranks[0].event("ml.text", "again"))
+    service.wait(400)
+    *_, newest = [record.values for record in service.records if isinstance(record, Summary)]
+    assert newest.keys() == {"otel_ml/recorded"}, "what was taken back once is not told again"
 
 
 def test_a_run_that_ends_says_what_was_done_again_and_came_too_late_in_values_of_the_program() -> None:

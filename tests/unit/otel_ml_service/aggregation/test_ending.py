@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from otel_ml_exporters.records import Artifact, RunStatus, Summary
-from otel_ml_service.aggregation.observation import Event
-from tests.strategies import START, Rank, Service, writer
+from otel_ml_exporters.records import Artifact, RunStatus, Span, SpanBatch, StepRecord, Summary
+from otel_ml_service.aggregation.observation import Event, Spans
+from tests.strategies import START, Rank, Service, cumulative, writer
 
 
 def four_steps(ranks: list[Rank]) -> Service:
@@ -42,6 +42,28 @@ def test_the_last_writer_is_the_one_whose_goodbye_was_heard_last_whatever_its_cl
 
     assert service.engine.status.last_writer == ranks[1].writer.instance
     assert service.engine.status.left == {rank.writer.instance for rank in ranks}
+
+
+@pytest.mark.parametrize("late", ["spans", "another SDK's step"])
+def test_behind_what_comes_after_the_end_and_reopens_nothing_the_run_says_again_how_it_ended(late: str) -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+    service.take(*[rank.step(0, {"x": 1.0}) for rank in ranks], ranks[0].bye("failed"), ranks[1].bye())
+    service.restart()
+    number, source = len(service.records), writer(0, role="other")
+    span = Span("0" * 31 + "1", "0" * 15 + "1", None, "late", 1, 2, "trainer", 0, None, None, {})
+
+    service.take(
+        [Spans(ranks[0].writer, (span,))]
+        if late == "spans"
+        else [cumulative(source, "y", 1.0, start=START, time=service.now, step=step) for step in range(2)]
+    )
+
+    *came, newest = service.records[number:]
+    assert {type(record) for record in came} == {SpanBatch if late == "spans" else StepRecord}
+    assert isinstance(newest, RunStatus)
+    assert newest.status == "failed"
+    service.wait(20)
+    assert service.records[-1] is newest, "once"
 
 
 def test_a_run_ends_when_nobody_was_heard_for_300_seconds_and_later_data_reopens_it() -> None:

@@ -72,12 +72,15 @@ def test_what_comes_too_late_or_is_done_again_is_in_the_account_whichever_instru
         service.now += 1.0
     service.wait(20, ours)
     service.take([sent("old", 0, 0, 5.0)])
-    assert service.engine.status.lost == {"too_late": 1}
+    account = service.engine.status
+    assert (account.lost, account.recorded) == ({"too_late": 1}, 8 + 1), "what ours recorded does not count as lost"
 
     service.take([sent("old", 8, 0, 1.0)], [sent("new", 8, 1, 2.0)])
     service.wait(1)
+    service.restart()
 
-    assert service.engine.status.superseded == 1
+    account = service.engine.status
+    assert (account.superseded, account.recorded) == (1, 8 + 2)
 
 
 def test_of_a_rank_that_comes_when_the_run_has_ended_the_newest_step_is_corrected_like_those_before_it() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 from opentelemetry import metrics
@@ -15,9 +16,10 @@ from opentelemetry.sdk.metrics.view import (
     ExponentialBucketHistogramAggregation,
 )
 
+from otel_ml_service.aggregation.observation import Observation
 from otel_ml_service.aggregation.settings import EngineSettings
 from tests.sdk import CUMULATIVE, DELTA, Sdk, at
-from tests.strategies import Service
+from tests.strategies import START, Service, cumulative, writer
 
 
 def _counter(meter: Meter) -> metrics.Counter:
@@ -177,6 +179,66 @@ def test_a_stream_that_an_sdk_keeps_sending_is_never_taken_for_a_new_one() -> No
 
     assert ended(service) == {0: {"tokens": 100.0}, 1: {"tokens": 100.0}}
     assert service.amendments == 0
+
+
+class OneByOne(Service):
+    """A service to which a Collector brings each export in many requests."""
+
+    def take(self, *batches: Iterable[Observation]) -> None:
+        for observation in itertools.chain(*batches):
+            super().take([observation])
+
+
+@pytest.mark.parametrize("goes_down", [False, True])
+@pytest.mark.parametrize("silence_s", [350, 1200])
+def test_what_an_sdk_sends_again_after_an_outage_is_no_news(silence_s: int, goes_down: bool) -> None:
+    service, sdk = OneByOne(), Sdk()
+    tokens, losses = _counter(sdk.meter("a")), _histogram(sdk.meter("a"))
+
+    for step in range(8):
+        tokens.add(100, at(step, "sum"))
+        losses.record(2.0, at(step, "sum,count"))
+        for _ in range(2):
+            sdk.export(service)
+        if step == 4:
+            service.wait(silence_s)
+            if goes_down:
+                service.restart()
+                service.wait(1)
+
+    assert ended(service) == {step: {"tokens": 100.0, "loss": 2.0, "loss/count": 1.0} for step in range(8)}
+    assert service.engine.status.counts.amended == 0
+
+
+def test_streams_of_steps_that_an_sdk_sends_no_more_are_forgotten() -> None:
+    service = Service(EngineSettings(identity_memory_s=100.0))
+    source = writer(0)
+
+    for step in range(20):
+        for _ in range(30):
+            service.wait(1)
+            service.take([cumulative(source, "tokens", 1.0, start=START, time=service.now, step=step)])
+
+    assert service.engine._third_party.streams.count < 10
+
+
+@pytest.mark.parametrize("where", [{"ml.step": 0}, {}])
+@pytest.mark.parametrize("first", ["one", "other"])
+def test_a_level_is_that_of_all_meters_whatever_else_each_of_them_has(first: str, where: Mapping[str, int]) -> None:
+    service, sdk = Service(), Sdk()
+    alone = _up_down_counter(sdk.meter("one")) if first == "one" else None
+    beside = sdk.meter("other").create_up_down_counter("active")
+    queue = _up_down_counter(sdk.meter("other"))
+    alone = alone or _up_down_counter(sdk.meter("one"))
+
+    for _ in range(2):
+        for instrument, change in ((alone, 1), (beside, 7), (queue, 5)):
+            instrument.add(change, {"ml.reduction": "sum", **where})
+        sdk.export(service)
+    service.wait(400)
+
+    rows = service.rows(axis="step" if where else "time").values()
+    assert [(row["queue"], row["active"]) for row in rows] == [(12.0, 14.0)]
 
 
 def test_that_an_sdk_has_no_room_for_more_steps_is_said_once() -> None:

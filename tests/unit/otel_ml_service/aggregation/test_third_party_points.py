@@ -108,6 +108,43 @@ def test_a_time_in_the_future_becomes_the_receive_time() -> None:
     assert list(service.rows(axis="time", role="vllm")) == [0]
 
 
+@pytest.mark.parametrize("wrong", ["time", "start", "no time"])
+def test_the_axis_time_begins_when_its_first_point_is_received_where_that_tells_no_time_that_can_be(wrong: str) -> None:
+    service = Service()
+    ahead = START + 3600
+    first = {
+        "time": cumulative(SCRAPER, "load", 1.0, start=0, time=ahead, kind="gauge", temporality="none"),
+        "start": cumulative(SCRAPER, "tokens", 1.0, start=ahead, time=START),
+        "no time": cumulative(SCRAPER, "load", 1.0, start=0, time=0, kind="gauge", temporality="none"),
+    }
+    service.take([first[wrong]])
+
+    for value in range(1, 6):
+        service.wait(10)
+        service.take([cumulative(SCRAPER, "heat", value, start=0, time=service.now, kind="gauge", temporality="none")])
+    service.wait(400)
+
+    rows = service.rows(axis="time", role="vllm")
+    assert {second: row["vllm/heat"] for second, row in rows.items() if "vllm/heat" in row} == {
+        10 * value: float(value) for value in range(1, 6)
+    }
+    assert "vllm/load" in rows.get(0, {}) or wrong == "start"
+
+
+def test_the_step_beside_a_window_is_that_of_right_clocks_where_one_host_is_ahead() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+
+    for step in range(4):
+        for rank, ahead in zip(ranks, (3600, 0), strict=True):
+            rank.clock = service.now + ahead
+        service.take(*[rank.step(step, {"loss": 1.0}) for rank in ranks], *[rank.inside(step) for rank in ranks])
+        service.take([cumulative(SCRAPER, "load", step, start=0, time=service.now, kind="gauge", temporality="none")])
+        service.wait(20, *ranks)
+
+    rows = service.rows(axis="time", role="vllm", own=True).values()
+    assert [(row["vllm/load"], row.get("vllm/otel_ml/step")) for row in rows] == [(step, step) for step in range(4)]
+
+
 def test_an_up_down_counter_is_a_level() -> None:
     service = Service()
 

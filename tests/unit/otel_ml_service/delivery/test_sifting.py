@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,3 +67,26 @@ def test_what_is_refused_is_named_by_its_kind_and_its_name_if_it_has_one() -> No
     found = export_all_but_refused(records, lambda _, *, is_last_word: Refusal("bad"), lambda _: None)
 
     assert [one.what for one in found] == ["text 'note'", "runstatus"]
+
+
+def test_of_a_row_of_thousands_of_values_a_backend_may_refuse_one_name_at_a_time() -> None:
+    names = [f"layers.{number}[weight]" for number in range(2_000)]
+    stored: list[Record] = []
+
+    def export(records: Sequence[Record], *, is_last_word: bool) -> Refusal | None:
+        for record in records:
+            assert isinstance(record, StepRecord)
+            for name in record.values:
+                if "[" in name:
+                    return Refusal("no such name", frozenset([name]))
+        stored.extend(records)
+        return None
+
+    decided: list[int] = []
+    record = StepRecord(1, "", "step", 0, 0, 0.0, {**dict.fromkeys(names, 1.0), "loss": 0.5})
+
+    refused = [*export_all_but_refused([record], export, decided.append)]
+
+    assert [one.what for one in refused] == [f"{name!r} of step 0" for name in names]
+    assert stored == [replace(record, values={"loss": 0.5})]
+    assert decided == [1]

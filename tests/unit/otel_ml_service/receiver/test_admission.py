@@ -297,6 +297,20 @@ def test_what_is_rejected_is_counted_and_written_down_where_no_run_can_say_it(
     assert len([message for message in caplog.messages if "is rejected, and lost" in message]) == is_written
 
 
+def test_what_is_rejected_counts_once_however_often_it_comes_until_there_is_room() -> None:
+    telemetry, answers, room = Telemetry(), list[Exception | None](), iter([False, False, True])
+    admission = Admission(lambda *sent: (storing if next(room) else failing)(*sent), telemetry, LIMIT)
+    points = [{"name": "a", "value": 1.0}, {"name": "b", "value": 1.0, "ml.step": -1}]
+    body = third_party_request(points).SerializeToString()
+
+    for _ in range(3):
+        admission.take("metrics", body, lambda _, error: answers.append(error))
+
+    assert [error is None for error in answers] == [False, False, True]
+    lines = [line for line in telemetry.prometheus([]).splitlines() if line.startswith("otel_ml_rejected_total")]
+    assert [line.rsplit(" ", 1)[1] for line in lines] == ["1"]
+
+
 def test_what_a_predecessor_acknowledged_is_held_until_it_is_decided() -> None:
     admission, body = Admission(storing, Telemetry(), LIMIT), requests(1)[0]
 
