@@ -28,6 +28,7 @@ MAX_MEDIA_BYTES = 16 * 2**20
 
 
 _UNCHANGING = frozenset({str, int, float, bool, type(None)})
+"""Types of cells that need no copy: exact ones, for a subclass may have attributes that change."""
 
 
 def text(value: object) -> Callable[[], Made]:
@@ -112,6 +113,7 @@ def _pixels(array: Any) -> Any:
 
     if array.ndim == 2:
         array = array[:, :, None]
+    # Where both ends may be channels, as of (3, height, 3), the last axis is.
     elif array.ndim == 3 and array.shape[2] not in CHANNELS and array.shape[0] in CHANNELS:
         array = np.moveaxis(array, 0, 2)
     if array.ndim != 3 or array.shape[2] not in CHANNELS or 0 in array.shape:

@@ -66,6 +66,7 @@ def timer_definition(
         TIMERS[key] = definition
     if definition.level == level:
         return definition
+    # A level is the call's: of one name some calls may be above the level, and all record into one series.
     return TIMERS.setdefault(
         (key, level),
         TimerDefinition(definition.name, definition.series, level, span=definition.span, device=definition.device),
