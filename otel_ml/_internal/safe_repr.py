@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["safe_repr", "text_of"]
+__all__ = ["exact_text", "safe_repr", "text_of"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 """Of an object that says nothing else of itself: it differs on every rank, and would look like a conflict."""
@@ -30,9 +30,17 @@ def safe_repr(value: Any, most: int = 80) -> str:
         return f"<{type(value).__name__}>"
 
 
+def exact_text(value: object) -> str:
+    """Return the `str` of a value; of a text its characters.
+
+    `str()` and `format()` of a member of an `Enum` of texts say its class, where the text is a name.
+    """
+    return str.__str__(value) if isinstance(value, str) else str(value)
+
+
 def text_of(value: object) -> str:
-    """Return the `str` of a value, or its type where it has none."""
+    """Return the `exact_text` of a value, or its type where it has none."""
     try:
-        return _ADDRESS.sub(">", str(value)[:_TEXT])
+        return _ADDRESS.sub(">", exact_text(value)[:_TEXT])
     except Exception:  # noqa: BLE001 (somebody's __str__)
         return f"<{type(value).__name__}>"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from otel_ml._internal.error_reporting import answered
 from otel_ml._internal.run_scope import NOW
-from otel_ml._internal.safe_repr import safe_repr
+from otel_ml._internal.safe_repr import exact_text, safe_repr
 from otel_ml._internal.signature import publish
 from otel_ml._internal.timers.timed_calls import timed_calls
 from otel_ml._internal.timers.timing import timed
@@ -299,4 +299,4 @@ def operation(name: str, *, level: int = 1) -> Operation:
             f"operation({name!r:.80}): expected a level that is a whole number, got {safe_repr(level, 40)}. It is 1.",
         )
         level = 1
-    return Operation(name, level)
+    return Operation(exact_text(name), level)

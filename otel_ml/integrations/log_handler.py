@@ -24,6 +24,7 @@ from typing import NamedTuple
 from otel_ml._internal.events.event_queue import current_events
 from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.messages.recorder import recorder
+from otel_ml._internal.own_threads import is_own_thread
 from otel_ml._internal.record.fold import NO_RUN
 from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES, current_scope
 from otel_ml._internal.steps.axes import current_step
@@ -149,4 +150,5 @@ class LogHandler(logging.Handler):
 
 
 def _is_our_thread() -> bool:
-    return threading.current_thread().name.startswith("otel-ml")
+    # Those that write beside a run, such as a diagnostic's, are known by their names alone.
+    return is_own_thread() or threading.current_thread().name.startswith(("otel_ml", "otel-ml"))

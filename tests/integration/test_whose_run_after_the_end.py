@@ -22,6 +22,7 @@ def test_what_is_recorded_after_the_end_is_said_once_and_counted_and_is_in_no_ru
     otel_ml.set_step(7)
     run.log({"a": 3.0})
     otel_ml.log_text("note", "too late")
+    otel_ml.consumed(otel_ml.context())
     otel_ml.log({"a": 4.0, "b": 5.0, "c": 6.0})
     with otel_ml.timed("late"):
         pass
@@ -34,6 +35,7 @@ def test_what_is_recorded_after_the_end_is_said_once_and_counted_and_is_in_no_ru
     assert [point.value for point in server.points("a")] == [1.0]
     assert not server.points("b")
     assert not server.events("ml.text")
+    assert not server.points("consumed/samples")
     (point,) = server.points("c")
     assert (point.step, point.value, point.resource["ml.experiment.name"]) == (7, 1.0, "second")
     assert errors.count("after the run had ended") == 1

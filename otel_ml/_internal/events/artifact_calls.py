@@ -14,7 +14,7 @@ from otel_ml._internal.events.event_arguments import is_on, located_name
 from otel_ml._internal.events.event_queue import EventQueue, current_events
 from otel_ml._internal.events.file_reader import ReadLimit
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.safe_repr import safe_repr
+from otel_ml._internal.safe_repr import exact_text, safe_repr
 from otel_ml._internal.signature import public
 from otel_ml.wire import attributes as keys
 
@@ -183,7 +183,7 @@ def _kind(given: object, call: str) -> str:
 def _aliases(aliases: Iterable[str] | None, call: str) -> tuple[str, ...]:
     """Return further names of an artifact; it is kept without them where they are none."""
     try:
-        return (aliases,) if isinstance(aliases, str) else tuple(map(str, () if aliases is None else aliases))
+        return (aliases,) if isinstance(aliases, str) else tuple(map(exact_text, () if aliases is None else aliases))
     except Exception:  # noqa: BLE001 (of a class of the program's)
         reporter.wrong(
             "bad-event", f"{call}: expected aliases such as ['best'], got {safe_repr(aliases)}. It has none."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
-from otel_ml._internal.safe_repr import safe_repr
+from otel_ml._internal.safe_repr import exact_text, safe_repr
 from otel_ml._internal.series.buffer import begin_run
 from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.steps.step import step_for
@@ -25,7 +25,7 @@ def is_on() -> bool:
 def checked_name(name: object, call: str) -> str | None:
     """Return a name that an event may have; None (counted, said) for any other."""
     if isinstance(name, str) and name and not is_own(name):
-        return name
+        return exact_text(name)
     expected = f"a non-empty string that has no {keys.RESERVED_PREFIX!r} at its beginning or after a '/'"
     reporter.drop("bad_name", f"{call}: expected a name, got {safe_repr(name)}. Pass {expected}.")
     return None

@@ -17,7 +17,7 @@ from otel_ml._internal.events.config_values import TOO_MUCH, readable
 from otel_ml._internal.events.event_arguments import attributes_at, checked_name, is_on, located_name
 from otel_ml._internal.events.event_queue import current_events, refuse
 from otel_ml._internal.events.log_record import LogRecord
-from otel_ml._internal.safe_repr import safe_repr, text_of
+from otel_ml._internal.safe_repr import exact_text, safe_repr, text_of
 from otel_ml._internal.signature import public
 from otel_ml._internal.steps.step import step_for
 from otel_ml.redaction import redacted_values
@@ -48,14 +48,14 @@ def _log_made(
     axis: str | None,
     prepare: Callable[[], Callable[[], media.Made]],
 ) -> None:
-    if not is_on() or checked_name(name, call) is None:
+    if not is_on() or (exact := checked_name(name, call)) is None:
         return
     time_ns = time.time_ns()
     at = step_for(step, axis, call, 1)
     stage = None if at is None else at.stage
     if at is None or (stage is not None and stage.name is None):
         return
-    attributes = attributes_at(at, name if stage is None else stage.named(name))
+    attributes = attributes_at(at, exact if stage is None else stage.named(exact))
     try:
         make = prepare()
     except Exception as error:
@@ -92,7 +92,7 @@ def log_params(params: Any, *, prefix: str | None = None) -> None:
         reporter.drop("bad_event", f"log_params(): expected a prefix such as 'model', got {safe_repr(prefix)}.")
         return
     if prefix:
-        found = {prefix: found}
+        found = {exact_text(prefix): found}
     record = LogRecord(keys.EVENT_PARAMS, redacted_values(found))
     current_events().put("log_params()", lambda: (record,))
 
@@ -149,7 +149,7 @@ def _number(values: Mapping[Any, Any], key: object) -> float | None:
 @never_raises
 def log_text(name: str, text: str, step: int | None = None, *, axis: str | None = None) -> None:
     """Record a text at a step, the current one by default; Markdown where the backend renders it."""
-    _log_made(keys.EVENT_TEXT, "log_text()", name, step, axis, lambda: lambda: (str(text), {}))
+    _log_made(keys.EVENT_TEXT, "log_text()", name, step, axis, lambda: media.text(text))
 
 
 @public

@@ -85,6 +85,7 @@ class EventQueue:
             try:
                 yield from make()
             except NotYetError:
+                # At the end: what is behind it does not wait for the device.
                 self._queued.append((call, make))
                 self.on_their_way += 1
             except GeneratorExit:  # whoever takes has had enough
@@ -125,6 +126,7 @@ class EventQueue:
 
     @staticmethod
     def _has_space(queued: Sized, call: str) -> bool:
+        # Until there is room; `wait()` is false where nobody takes any, or this is the thread that would.
         while len(queued) >= (FEW_QUEUED if BACKPRESSURE.is_held_up else MAX_QUEUED) and BACKPRESSURE.wait():
             pass
         # Behind a slow receiver callers wait earlier; nothing is dropped for that.

@@ -9,14 +9,16 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from otel_ml._internal.device_tensor import is_on_device
 from otel_ml._internal.devices.arrays import ArrayLike, copied
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.config_values import config_value
+from otel_ml._internal.safe_repr import exact_text
 from otel_ml.quantities import size
 from otel_ml.variable import size_text
 from otel_ml.wire.png import CHANNELS, encode_png, png_size
 
-__all__ = ["Made", "audio", "figure", "histogram", "image", "table"]
+__all__ = ["Made", "audio", "figure", "histogram", "image", "table", "text"]
 
 Made = tuple[object, Mapping[str, object]]
 """Body and attributes of an event."""
@@ -25,18 +27,31 @@ MAX_MEDIA_BYTES = 16 * 2**20
 """A larger picture or sound belongs into an artifact: receivers refuse requests of 64 MiB."""
 
 
+_UNCHANGING = frozenset({str, int, float, bool, type(None)})
+"""Types of cells that need no copy: exact ones, for a subclass may have attributes that change."""
+
+
+def text(value: object) -> Callable[[], Made]:
+    """Take a text now; of what is on a device later, since its text has to wait for that."""
+    if is_on_device(value):
+        return lambda: (str(value), {})
+    taken = exact_text(value)
+    return lambda: (taken, {})
+
+
 def image(value: ArrayLike, caption: str | None) -> Callable[[], Made]:
     """Copy an image now, encode it later. PNG bytes, arrays, tensors, PIL images."""
+    shown = _caption(caption)
     if isinstance(value, (bytes, bytearray)):
         content = bytes(value)
-        return lambda: _png(content, caption)
+        return lambda: _png(content, shown)
     read = copied(value)
 
     def make() -> Made:
         pixels = _pixels(read())
         height, width, channels = pixels.shape
         content = encode_png(pixels.tobytes(), width, height, channels)
-        return _limited(content), _captioned({"ml.width": width, "ml.height": height}, caption)
+        return _limited(content), {"ml.width": width, "ml.height": height, **shown}
 
     return make
 
@@ -45,17 +60,18 @@ def figure(value: Any, caption: str | None) -> Callable[[], Made]:
     """Draw a matplotlib figure, here and now: a figure may be changed or closed right after the call."""
     content = io.BytesIO()
     value.savefig(content, format="png", bbox_inches="tight")
-    drawn = content.getvalue()
-    return lambda: _png(drawn, caption)
+    drawn, shown = content.getvalue(), _caption(caption)
+    return lambda: _png(drawn, shown)
 
 
 def audio(value: ArrayLike, sample_rate: int, caption: str | None) -> Callable[[], Made]:
     """Copy a sound now, make a WAV (PCM 16) of it later. Shape (samples,) or (samples, channels); or WAV bytes."""
+    about = {"ml.sample_rate": sample_rate, **_caption(caption)}
     if isinstance(value, (bytes, bytearray)):
         content = bytes(value)
-        return lambda: (_limited(_checked_wav(content)), _captioned({"ml.sample_rate": sample_rate}, caption))
+        return lambda: (_limited(_checked_wav(content)), about)
     read = copied(value)
-    return lambda: (_limited(_wav(read(), sample_rate)), _captioned({"ml.sample_rate": sample_rate}, caption))
+    return lambda: (_limited(_wav(read(), sample_rate)), about)
 
 
 def histogram(name: str, values: ArrayLike, bins: int, edges: ArrayLike | None) -> Callable[[], Made]:
@@ -72,16 +88,17 @@ def table(data: Any, columns: Sequence[str] | None) -> Callable[[], Made]:
         ValueError: rows are not as long as there are columns.
     """
     names, rows = _table(data, columns)
-    rows = [list(row) for row in rows]
+    # What may change until the background thread comes to it is read here; to look at all cells would take too long.
+    rows = [[cell if type(cell) in _UNCHANGING else config_value(cell) for cell in row] for row in rows]
     for number, row in enumerate(rows):
         if len(row) != len(names):
             raise ValueError(f"row {number} of a table has {len(row)} cells. Expected {len(names)}: {names!r}.")
     return lambda: ({"columns": names, "rows": [[config_value(cell) for cell in row] for row in rows]}, {})
 
 
-def _png(content: bytes, caption: str | None) -> Made:
+def _png(content: bytes, shown: Mapping[str, object]) -> Made:
     width, height = png_size(content)
-    return _limited(content), _captioned({"ml.width": width, "ml.height": height}, caption)
+    return _limited(content), {"ml.width": width, "ml.height": height, **shown}
 
 
 def _pixels(array: Any) -> Any:
@@ -96,6 +113,7 @@ def _pixels(array: Any) -> Any:
 
     if array.ndim == 2:
         array = array[:, :, None]
+    # Where both ends may be channels, as of (3, height, 3), the last axis is.
     elif array.ndim == 3 and array.shape[2] not in CHANNELS and array.shape[0] in CHANNELS:
         array = np.moveaxis(array, 0, 2)
     if array.ndim != 3 or array.shape[2] not in CHANNELS or 0 in array.shape:
@@ -112,8 +130,8 @@ def _pixels(array: Any) -> Any:
     return np.ascontiguousarray(np.clip(array, 0, 255).astype(np.uint8))
 
 
-def _captioned(attributes: dict[str, object], caption: str | None) -> Mapping[str, object]:
-    return attributes if caption is None else {**attributes, "ml.caption": str(caption)}
+def _caption(given: str | None) -> Mapping[str, object]:
+    return {} if given is None else {"ml.caption": exact_text(given)}
 
 
 def _limited(content: bytes) -> bytes:
@@ -185,9 +203,9 @@ def _given_counts(counts: Any, edges: Any) -> object:
 
 def _table(data: Any, columns: Sequence[str] | None) -> tuple[list[str], list[Any]]:
     if hasattr(data, "itertuples") and hasattr(data, "columns"):  # pandas
-        return [str(name) for name in data.columns], list(data.itertuples(index=False, name=None))
+        return [exact_text(name) for name in data.columns], list(data.itertuples(index=False, name=None))
     if isinstance(data, Mapping):
-        names = [str(name) for name in (columns or data)]
+        names = [exact_text(name) for name in (columns or data)]
         lengths = {len(data[name]) for name in (columns or data)}
         if len(lengths) > 1:
             raise ValueError(f"columns of lengths {sorted(lengths)} were given. Expected equal ones.")
@@ -195,9 +213,9 @@ def _table(data: Any, columns: Sequence[str] | None) -> tuple[list[str], list[An
     rows = list(data)
     if rows and all(isinstance(row, Mapping) for row in rows):
         names = list(columns or dict.fromkeys(key for row in rows for key in row))
-        return [str(name) for name in names], [[row.get(name) for name in names] for row in rows]
+        return [exact_text(name) for name in names], [[row.get(name) for name in names] for row in rows]
     if columns is None:
         raise ValueError(
             "a table of rows without columns was given. Expected columns=[…], dictionaries, or a DataFrame."
         )
-    return [str(name) for name in columns], rows
+    return [exact_text(name) for name in columns], rows

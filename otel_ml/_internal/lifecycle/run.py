@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn, Protocol, TypeVar, overload
 from otel_ml._internal.error_reporting import answered
 from otel_ml._internal.events import artifact_calls
 from otel_ml._internal.events import event_calls as events
-from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, in_run, inside, refuse
+from otel_ml._internal.lifecycle.run_methods import RunTimer, RunTiming, asked_of_run, in_run, inside
 from otel_ml._internal.lifecycle.timeout_argument import timeout_of
 from otel_ml._internal.record import log as recording
 from otel_ml._internal.run_scope import InScope, Scope
@@ -24,7 +24,7 @@ from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.steps.step import step as step_block
 from otel_ml._internal.timers.consumed import consumed
-from otel_ml._internal.timers.context import context
+from otel_ml._internal.timers.context import NOWHERE, context
 from otel_ml._internal.timers.manual_timer import timer_of
 from otel_ml._internal.timers.step_loop import StepLoop
 from otel_ml._internal.timers.step_loop import steps as steps_of
@@ -131,15 +131,15 @@ class Run:
     def record(self) -> None:
         """Record one value into this run; see `otel_ml.record()`."""
 
-    @in_run(define_metric)
+    @asked_of_run(define_metric, None)
     def define_metric(self) -> None:
         """Say once how a metric is reduced in this run; see `otel_ml.define_metric()`."""
 
-    @in_run(set_step)
+    @asked_of_run(set_step, None)
     def set_step(self) -> None:
         """Make a step the current one of this run; see `otel_ml.set_step()`."""
 
-    @in_run(context)
+    @asked_of_run(context, NOWHERE)
     def context(self) -> None:
         """Return what names this moment of this run for others; see `otel_ml.context()`."""
 
@@ -147,7 +147,7 @@ class Run:
     def consumed(self) -> None:
         """Say what a step of this run is made of; see `otel_ml.consumed()`."""
 
-    @in_run(current_step)
+    @asked_of_run(current_step, None)
     def current_step(self) -> None:
         """Return the number of the current step of this run; see `otel_ml.current_step()`."""
 
@@ -220,7 +220,6 @@ class Run:
     ) -> AbstractContextManager[None]:
         """Make `index` the current step of this run inside a `with` block; see `otel_ml.step()`."""
         if self._scope.is_over:
-            refuse(self, "step")
             return nullcontext()
         with InScope(self._scope):
             return step_block(index, axis, *more, **unknown)

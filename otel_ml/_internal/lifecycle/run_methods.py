@@ -22,7 +22,7 @@ from otel_ml._internal.timers.timing import name_of, timed
 if TYPE_CHECKING:
     from otel_ml._internal.lifecycle.run import Run
 
-__all__ = ["RunTimer", "RunTiming", "in_run", "inside"]
+__all__ = ["RunTimer", "RunTiming", "asked_of_run", "in_run", "inside"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,7 +36,9 @@ def in_run(call: Callable[P, T]) -> Callable[[Callable[[Run], object]], Callable
         @wraps(described)
         def method(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
             if run._scope.is_over:  # noqa: SLF001 (its own method)
-                refuse(run, described.__name__)
+                if AFTER_SHUTDOWN.is_now:
+                    return call(*args, **kwargs)  # which counts what it is given, as of a call of the module
+                _refuse(run, described.__name__)
                 return None
             with InScope(run._scope):  # noqa: SLF001 (its own method)
                 return call(*args, **kwargs)
@@ -47,17 +49,33 @@ def in_run(call: Callable[P, T]) -> Callable[[Callable[[Run], object]], Callable
     return as_method
 
 
-def refuse(run: Run, call: str) -> None:
-    """Count what is recorded into a run that has ended, and say it once."""
-    if AFTER_SHUTDOWN.is_now:
-        AFTER_SHUTDOWN.refuse(1)
-    else:
-        NOBODY.dropped["after_shutdown"] += 1  # the run that goes on has lost nothing
-        reporter.wrong(
-            "after-shutdown",
-            f"{run!r}.{call}() came after the run had ended: it is not in any run. Call init() to begin a new one.",
-            kind=f"after the end: {run.id}",
-        )
+def asked_of_run(
+    call: Callable[P, T], after: T
+) -> Callable[[Callable[[Run], object]], Callable[Concatenate[Run, P], T]]:
+    """Make a method of a run of a call that records nothing; of a run that has ended it returns `after`."""
+
+    def as_method(described: Callable[[Run], object]) -> Callable[Concatenate[Run, P], T]:
+        @wraps(described)
+        def method(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            if run._scope.is_over:  # noqa: SLF001 (its own method)
+                return after
+            with InScope(run._scope):  # noqa: SLF001 (its own method)
+                return call(*args, **kwargs)
+
+        publish_method(method, call)
+        return method
+
+    return as_method
+
+
+def _refuse(run: Run, call: str) -> None:
+    """Count what is recorded into a run that has ended while another one goes on, and say it once."""
+    NOBODY.dropped["after_shutdown"] += 1  # the run that goes on has lost nothing
+    reporter.wrong(
+        "after-shutdown",
+        f"{run!r}.{call}() came after the run had ended: it is not in any run. Call init() to begin a new one.",
+        kind=f"after the end: {run.id}",
+    )
 
 
 def inside(scope: Scope) -> InScope:

@@ -50,6 +50,7 @@ def append_row(
     With `others` there is a record of each of them, too, in the same append.
     """
     numbers: Collection[object] = values.values()
+    # Exact types: a subclass of float may have a `__float__` of its own, and is converted.
     if [*map(type, numbers)] != row.floats:
         converted = plain_numbers(numbers)
         if converted is None:

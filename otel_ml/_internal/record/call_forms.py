@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.record.values import BeingTracedError, UnrecordableError, record_value
-from otel_ml._internal.safe_repr import safe_repr
+from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml._internal.series.definition import bad_name
 from otel_ml._internal.signature import MISSING
 
-__all__ = ["NO_VALUES", "Meant", "meant_by_log", "meant_by_record"]
+__all__ = ["NO_VALUES", "Meant", "how_many", "items_of", "meant_by_log", "meant_by_record"]
 
 NO_VALUES: Mapping[str, Any] = {}
 """What `log()` has where nothing is given."""
@@ -52,6 +52,23 @@ def meant_by_log(values: Any, step: Any, axis: Any, named: dict[str, Any]) -> Me
         return Meant(found, step, axis)
     _refuse(safe_repr(values), len(pairs) or 1, type(values).__name__)
     return Meant(NO_VALUES)
+
+
+def items_of(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return names and values of a mapping of the program's; none (counted, said) where it raises in the middle."""
+    try:
+        return [*values.items()]
+    except Exception as error:  # noqa: BLE001 (of a class of the program's)
+        _refuse(f"{safe_repr(values)}, which {text_of(error)}", how_many(values), type(values).__name__)
+        return []
+
+
+def how_many(values: Any) -> int:
+    """Return how many values a call has that has failed; 1 where nobody can tell."""
+    try:
+        return max(1, len(values))
+    except Exception:  # noqa: BLE001 (a mapping of the program's)
+        return 1
 
 
 def _one(name: str, value: Any, axis: Any) -> Meant:

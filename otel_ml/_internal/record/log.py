@@ -9,10 +9,11 @@ from typing import Any, overload
 from otel_ml._internal.error_reporting import reporter, say_unused
 from otel_ml._internal.native import native
 from otel_ml._internal.record.append import add_record, append, append_cuda_row, append_deferred, append_row
-from otel_ml._internal.record.call_forms import NO_VALUES, Meant, meant_by_log, meant_by_record
+from otel_ml._internal.record.call_forms import NO_VALUES, Meant, how_many, items_of, meant_by_log, meant_by_record
 from otel_ml._internal.record.trace_into_graph import trace_log
 from otel_ml._internal.record.values import BeingTracedError
 from otel_ml._internal.run_scope import NOW
+from otel_ml._internal.safe_repr import exact_text
 from otel_ml._internal.series.buffer import STRIDE
 from otel_ml._internal.series.definition import DEFINITIONS, Series, bad_prefix, identity
 from otel_ml._internal.series.reduction_arguments import Reduce, are_attributes, reduction_from
@@ -134,15 +135,7 @@ def log(
     except BeingTracedError:
         trace_log(values, step, axis, prefix, reduce, within, over, weight, attributes)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
-        reporter.failed("log()", error, _how_many(values))
-
-
-def _how_many(values: Any) -> int:
-    """Return how many values a call has that has failed; 1 where nobody can tell."""
-    try:
-        return max(1, len(values))
-    except Exception:  # noqa: BLE001 (a mapping of the program's)
-        return 1
+        reporter.failed("log()", error, how_many(values))
 
 
 def _meant(values: Any, at: Any, where: Any, more: tuple[object, ...], named: dict[str, Any]) -> Meant:
@@ -226,7 +219,7 @@ def _record_each(
     some_come_later = False
     # A mapping of the program's is gone through once, before anything is recorded, for it may fail in the middle: then
     # all of it is lost, and counted.
-    items = values.items() if type(values) is dict else [*values.items()]
+    items = values.items() if type(values) is dict else items_of(values)
     for name, value in items:
         series = table.series.get(name) or _series(table, name, options)
         if series is None:
@@ -266,7 +259,7 @@ def _table(options: _Options) -> Table:
 
 def _series(table: Table, name: object, options: _Options | None) -> Series | None:
     prefix, reduce, within, over, attributes = options or (None, None, None, None, None)
-    full = f"{prefix}/{name}" if prefix and isinstance(name, str) and name else name
+    full = f"{exact_text(prefix)}/{exact_text(name)}" if prefix and isinstance(name, str) and name else name
     reduction = reduction_from(reduce, within, over, name)
     series = DEFINITIONS.series(full, identity(attributes) if attributes else (), reduction)
     if series is not None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from otel_ml._internal.error_reporting import answered, reporter
-from otel_ml._internal.safe_repr import safe_repr, text_of
+from otel_ml._internal.safe_repr import exact_text, safe_repr, text_of
 from otel_ml._internal.series.declarations import (
     NOTHING,
     Declaration,
@@ -226,6 +226,7 @@ class Definitions:
         if not isinstance(name, str) or not name or is_own(name) or name in {WATERMARK, POSITION}:
             reporter.drop("bad_name", bad_name(name))
             return None
+        name = exact_text(name)  # it is formatted from here on, in a stage for one
         with self.lock:
             before = self._definitions.get(name)
             definition, conflict, other_unit = self._definition(name, before, reduction, unit, description, default)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.safe_repr import safe_repr
+from otel_ml._internal.safe_repr import exact_text, safe_repr, text_of
 from otel_ml._internal.series.declarations import NOTHING
 from otel_ml.exceptions import WireError
 from otel_ml.wire.reduction import Reduction
@@ -40,8 +40,9 @@ def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: o
         if not isinstance(given, str):
             _unfit(name, f"expected {option}={_SUCH_AS[option]!r} or the like, got {safe_repr(given)}. It is not used.")
             return None
+    within, over = (None if one is None else exact_text(one) for one in (within, over))
     try:
-        return _reduction(across, within, over)
+        return _reduction(None if across is None else tuple(map(exact_text, across)), within, over)
     except WireError as error:
         _unfit(name, str(error))
         return None
@@ -56,11 +57,19 @@ def _unfit(name: object, what: str) -> None:
 
 def are_attributes(given: object, call: str, values: int) -> bool:
     """Whether what a call of so many values gives is attributes, or nothing; else they are counted, and it is said."""
-    if given is None or isinstance(given, Mapping):
+    if given is None or type(given) is dict:
         return True
+    got = safe_repr(given)
+    if isinstance(given, Mapping):
+        try:
+            dict(given)
+        except Exception as error:  # noqa: BLE001 (of a class of the program's, whose source may be gone)
+            got = f"{got}, which {text_of(error)}"
+        else:
+            return True
     reporter.drop(
         "bad_attributes",
-        f"{call}: expected attributes such as {{'task': 'math'}}, got {safe_repr(given)}. Pass a mapping.",
+        f"{call}: expected attributes such as {{'task': 'math'}}, got {got}. Pass a mapping.",
         values,
         kind=f"attributes of {call}",
     )

@@ -9,6 +9,7 @@ from time import time_ns
 from typing import TYPE_CHECKING
 
 from otel_ml._internal.run_scope import NOBODY, NOW, PROCESS, current_scope
+from otel_ml._internal.safe_repr import exact_text
 from otel_ml._internal.steps.axis import Axis, Step
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
@@ -87,7 +88,7 @@ class Steps:
         axis = self.axes.get(name)
         if axis is None:
             with self.lock:
-                axis = self.axes.setdefault(name, Axis(name))
+                axis = self.axes.setdefault(name, Axis(exact_text(name)))
         return axis
 
     def step(self, axis: Axis, index: int) -> Step:

@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from contextvars import Token
 
+from otel_ml._internal.safe_repr import exact_text
 from otel_ml._internal.series.definition import OWN_COUNTS, Definition, Series
 from otel_ml._internal.series.pending import StepPartials
 from otel_ml._internal.steps.axes import current_step, scope_steps
@@ -34,7 +35,7 @@ class Stage:
     __slots__ = ("_seen", "_steps", "_token", "name", "step")
 
     def __init__(self, name: str | None, step: int | None = None) -> None:
-        self.name: str | None = name
+        self.name: str | None = None if name is None else exact_text(name)
         self.step: int | None = step
         self._seen: Step | None = None
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from otel_ml._internal.error_reporting import answered, reporter
+from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.append import append
 from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES
 from otel_ml._internal.safe_repr import safe_repr
@@ -97,6 +98,9 @@ def consumed(contexts: Any, version: int | None = None) -> None:
     try:
         given = _given(contexts)
         if given is None:
+            return
+        if AFTER_SHUTDOWN.is_now:  # the buffer refuses records by itself; this one would wait here for the next run
+            AFTER_SHUTDOWN.refuse(1)
             return
         if version is not None:
             version = version_of(version, "consumed()")

@@ -28,7 +28,7 @@ from otel_ml.wire.trace_context import (
     traceparent,
 )
 
-__all__ = ["Context", "context", "forget_contexts", "ids_of_span", "new_mark_id", "version_of"]
+__all__ = ["NOWHERE", "Context", "context", "forget_contexts", "ids_of_span", "new_mark_id", "version_of"]
 
 _MOST = 1024
 """Contexts that are remembered, so that all samples of a span share one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.safe_repr import safe_repr
@@ -14,8 +15,9 @@ def attributes_of(call: str, attributes: object) -> dict[str, object]:
     """Return the attributes that a call gives; none (said) where they are none."""
     if attributes is None:
         return {}
-    if isinstance(attributes, Mapping):
-        return dict(attributes)
+    with suppress(Exception):  # a mapping of the program's may raise whatever it likes
+        if isinstance(attributes, Mapping):
+            return dict(attributes)
     say_unfit(call, "attributes such as {'batch': 3}", attributes)
     return {}
 

@@ -235,6 +235,7 @@ class _Counted:
         self.is_in_body = True
 
     def _measure(self, own: Step | None) -> None:
+        # `step` first: the span of `data`, which began at the same moment, is inside of it.
         self._whole = self._begun("step", own)
         _stop(self._begun("data", own))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from otel_ml._internal.error_reporting import reporter
-from otel_ml._internal.safe_repr import safe_repr
+from otel_ml._internal.safe_repr import exact_text, safe_repr
 from otel_ml._internal.series.definition import DEFINITIONS, Series
 from otel_ml._internal.series.reduction_arguments import Reduce, reduction_from
 from otel_ml.wire.reduction import Reduction
@@ -66,8 +66,10 @@ def timer_definition(
         TIMERS[key] = definition
     if definition.level == level:
         return definition
+    # A level is the call's: of one name some calls may be above the level, and all record into one series.
     return TIMERS.setdefault(
-        (key, level), TimerDefinition(name, definition.series, level, span=definition.span, device=definition.device)
+        (key, level),
+        TimerDefinition(definition.name, definition.series, level, span=definition.span, device=definition.device),
     )
 
 
@@ -93,6 +95,7 @@ def _new_definition(
     name: str, level: int, reduce: Reduce, within: str | None, *, span: bool, device: str | None
 ) -> TimerDefinition | None:
     reduction = reduction_from(reduce, within, None, name)
+    name = exact_text(name) if isinstance(name, str) else name
     full = f"time/{name}" if isinstance(name, str) and name else name
     series = DEFINITIONS.series(full, reduction=reduction, unit="s", default=_SLOWEST)
     if series is None:

@@ -79,6 +79,7 @@ class Timing(Recording):
         if step.ended:  # type: ignore[union-attr]
             step = _step_at_end(self.step)
         if self.span_id:
+            # None of a timer by hand, which has left its context where it was started.
             if self.token is not None:
                 leave(self)
             self.end_ns = end_ns
@@ -132,6 +133,7 @@ def _step_at_end(step: Step) -> Step | None:
         return None
     else:
         now = current_step()
+    # No step is current: it counts where it began.
     return step if now.index is None else now
 
 
@@ -149,6 +151,10 @@ class _Again:
 
     The object itself is the record of its first measurement, so each further one gets an object of its own,
     found again at exit by the context it was entered in.
+
+    Attributes:
+        used: some object was entered again. Before that no timer pays for a look into its context.
+        entered: (object, its measurement) of what this context has entered again, the newest first.
     """
 
     __slots__ = ("entered", "used")

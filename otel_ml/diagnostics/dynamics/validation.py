@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.safe_repr import exact_text
 from otel_ml.diagnostics.measure import Measure
 from otel_ml.exceptions import OtelMLError
 from otel_ml.never_raises import never_raises
@@ -27,7 +28,7 @@ def record_validation(loss: Any, *, name: str = "loss", step: int | None = None)
         name: of the loss.
         step: the training step; by default the current one.
     """
-    Measure(f"val/{name}", "1", ("mean",), "Validation loss.").record(loss, step=step)
+    Measure(f"val/{exact_text(name)}", "1", ("mean",), "Validation loss.").record(loss, step=step)
     perplexity = Measure(f"val/{name}_perplexity", "1", ("mean",), "e to the validation loss, at most e^20.")
     perplexity.record(_perplexity(loss), step=step)
 
@@ -45,7 +46,7 @@ def record_validation_part(loss: Any, *, weight: float, name: str = "loss", step
         name: of the loss.
         step: the training step; by default the current one.
     """
-    Measure(f"val/{name}", "1", ("mean",), "Validation loss.").record(loss, weight=weight, step=step)
+    Measure(f"val/{exact_text(name)}", "1", ("mean",), "Validation loss.").record(loss, weight=weight, step=step)
 
 
 def perplexity_of(
@@ -62,7 +63,7 @@ def perplexity_of(
         OtelMLError: the run has no `metrics.jsonl`, or several other roles recorded the loss and `role` is not given.
     """
     found = otel_ml.read(run)
-    steps, losses = found.get(_published(found, f"val/{name}", role), ([], []))
+    steps, losses = found.get(_published(found, f"val/{exact_text(name)}", role), ([], []))
     return steps, [_perplexity(loss) for loss in losses]
 
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from otel_ml._internal.events.event_calls import log_params, log_summary
 from otel_ml._internal.record.meter import Metric, get_meter
 from otel_ml._internal.run_scope import NOW
+from otel_ml._internal.safe_repr import exact_text
 from otel_ml.diagnostics.current_run import id_of_run
 from otel_ml.diagnostics.hardware.election import HostFolder
 from otel_ml.diagnostics.hardware.measures import MEASURES
@@ -57,7 +58,7 @@ class Monitor:
         self._interval = float(interval)
         self._width = max(1, math.ceil(interval if flush_interval is None else flush_interval))
         self._names = names
-        self._prefix = f"{prefix}/" if prefix else ""
+        self._prefix = f"{exact_text(prefix)}/" if prefix else ""
         self._host = socket.gethostname()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None

@@ -28,6 +28,19 @@ class Shy:
     __getattr__ = __fspath__ = __format__ = __lt__ = _refuse
 
 
+class ShyMapping(Mapping[str, Any]):
+    """A mapping that has a key, and raises where it is asked for the value: a lazy one whose source is gone."""
+
+    def __getitem__(self, key: str) -> NoReturn:
+        raise RuntimeError("shy")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["a"])
+
+    def __len__(self) -> int:
+        return 1
+
+
 HOSTILE: Mapping[str, Callable[[], Any]] = {
     "None": lambda: None,
     "an object that raises": Shy,
@@ -42,6 +55,7 @@ HOSTILE: Mapping[str, Callable[[], Any]] = {
     "bytes": lambda: b"\xff",
     "a list": lambda: [1, None],
     "a dict": lambda: {None: []},
+    "a mapping that raises": ShyMapping,
     "an array": lambda: np.zeros((2, 3)),
     "an array of two": lambda: np.array([True, False]),
     "a tensor": lambda: torch.zeros(2, 3),

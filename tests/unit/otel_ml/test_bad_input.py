@@ -286,7 +286,7 @@ def test_of_values_that_fail_while_they_are_gone_through_each_is_counted(options
         otel_ml.log({"loss": 2.0}, step=8)
 
         assert [(point.step, point.value) for point in run.points] == [(8, 2.0)]
-        assert reporter.dropped == {"internal_error": 3}
+        assert reporter.dropped == {"bad_value": 3}
 
 
 class Unreadable:

@@ -191,6 +191,19 @@ def test_tables_of_all_forms(captured: Capture, data: Any, columns: list[str] | 
     assert newest(captured, "ml.table").body == {"columns": ["a", "b"], "rows": [[1, "x"], [2, "y"]]}
 
 
+def test_texts_and_cells_are_what_they_were_at_the_call(captured: Capture) -> None:
+    lines, cell, caption = ["before"], {"said": ["before"]}, ["before"]
+    otel_ml.log_text("text", lines)
+    otel_ml.log_table("table", [[1, "x", cell]], columns=["n", "s", "cell"])
+    otel_ml.log_image("image", np.zeros((2, 2)), caption=caption)
+    for changed in (lines, cell["said"], caption):
+        changed[0] = "after"
+
+    assert newest(captured, "ml.text").body == "['before']"
+    assert newest(captured, "ml.table").body["rows"] == [[1, "x", {"said": ["before"]}]]
+    assert newest(captured, "ml.image").attributes["ml.caption"] == "['before']"
+
+
 def test_rows_of_a_table_keep_what_has_a_number_for_a_name(captured: Capture) -> None:
     otel_ml.log_table("confusion", [{0: 5, 1: 1}, {0: 2, 1: 7}])
 

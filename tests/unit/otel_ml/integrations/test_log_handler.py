@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import otel_ml
+from otel_ml._internal.events.event_queue import current_events
+from otel_ml._internal.events.log_record import LogRecord
 from otel_ml._internal.steps.axes import current_step
 from otel_ml.integrations.log_handler import LogHandler
 from otel_ml.testing import Capture, capture
@@ -151,3 +153,15 @@ def test_a_forked_child_does_not_repeat_its_parents_lines(
 
     assert os.waitstatus_to_exitcode(status) == 0
     assert [line.rpartition(": ")[2] for _, line in lines(captured)] == ["the parent's"]
+
+
+def test_what_a_library_logs_on_the_background_thread_is_left_out(captured: Capture, logger: logging.Logger) -> None:
+    def make() -> Iterator[LogRecord]:
+        logger.info("of a library that is used there")
+        yield LogRecord("made", None, {})
+
+    logger.info("of the program")
+    current_events().put("a call", make)
+    assert "made" in {event.kind for event in captured.events}
+
+    assert ["of the program" in said for _, said in lines(captured)] == [True]

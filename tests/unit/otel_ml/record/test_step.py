@@ -17,6 +17,7 @@ from otel_ml._internal.events.event_queue import EVENTS
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.series.buffer import stay_awake
 from otel_ml._internal.steps.axes import STEPS, Steps
 from otel_ml._internal.steps.current import current_step
 from otel_ml._internal.steps.step import set_step, step
@@ -325,6 +326,7 @@ def test_a_forked_child_has_no_step_and_none_of_the_records(recorded):
         pid = os.fork()
         if pid == 0:
             recorder.forget()
+            stay_awake()  # no run begins here: its background thread would take what this test collects
             log({"child": 1.0})
             batch = recorded.collect(final=True)
             text = repr([(point.name, point.step, point.seq) for point in points(batch)])
