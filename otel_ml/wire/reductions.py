@@ -106,6 +106,12 @@ def _total(one: float, other: float) -> float:
 
 
 def _extreme(choose: Callable[[float, float], float]) -> Callable[[float, float], float]:
+    """Return what is the extreme of two extremes: of a series with a NaN it is NaN, wherever that stands.
+
+    Examples:
+        >>> [_extreme(max)(one, other) for one, other in ((1.0, 2.0), (math.nan, 2.0), (1.0, math.nan))]
+        [2.0, nan, nan]
+    """
     return lambda one, other: math.nan if math.isnan(one) or math.isnan(other) else choose(one, other)
 
 

@@ -49,7 +49,12 @@ def _written_out(found: re.Match[str]) -> str:
 
 
 def _word(char: str) -> str:
-    """Return the word for a character; brackets and other marks have none."""
+    """Return the word for a character; brackets and other marks have none.
+
+    Examples:
+        >>> _word("%"), _word("("), _word("—"), _word("µ")
+        ('percent', '', '', 'micro_sign')
+    """
     if char.isascii() or unicodedata.category(char)[0] in "PMCZ":
         return _WORDS.get(char, "")
     return unicodedata.name(char, "").lower().replace(" ", "_")

@@ -84,7 +84,15 @@ def traceparent(trace_id: int, span_id: int) -> str:
 
 
 def ids_of(text: str) -> tuple[int, int] | None:
-    """Return trace id and span id of a `traceparent`; (0, 0) where it names none, None where it is no `traceparent`."""
+    """Return trace id and span id of a `traceparent`; (0, 0) where it names none, None where it is no `traceparent`.
+
+    Later versions may add something at the end, as W3C's Trace Context has it.
+
+    Examples:
+        >>> one = f"-{1:032x}-{2:016x}-01"
+        >>> ids_of(f"00{one}"), ids_of(f"00{one}-more"), ids_of(f"01{one}-more"), ids_of(f"ff{one}")
+        ((1, 2), None, (1, 2), None)
+    """
     found = _TRACEPARENT.fullmatch(text)
     if found is None or found[1] == "ff" or (found[1] == "00" and found[4]):
         return None

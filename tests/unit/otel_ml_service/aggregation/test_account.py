@@ -83,6 +83,32 @@ def test_ranks_of_an_attempt_with_fewer_of_them_are_all_that_are_missed() -> Non
     assert service.engine.status.ranks == (1, 2)
 
 
+def test_that_values_do_not_arrive_is_said_once_for_all_ranks() -> None:
+    service, ranks = Service(), [Rank(0), Rank(1)]
+    for number, rank in enumerate(ranks):
+        service.take(rank.step(0, {"loss": 1.0}))
+        rank.step(1, {"loss": 1.0})  # never arrives
+        service.take(rank.step(2, {"loss": 1.0}), rank.says_totals(2))
+        service.wait(11 + number, *ranks)
+
+    assert lost(service) == {NEVER_ARRIVED: 2}
+    assert len([notice for notice in service.notices if "do not arrive" in notice]) == 1
+
+
+@pytest.mark.parametrize(("ranks", "others"), [(5, ""), (7, " and 2 others")])
+def test_of_many_ranks_whose_values_never_arrived_five_are_named(ranks: int, others: str) -> None:
+    service, all_ranks = Service(), [Rank(rank) for rank in range(ranks)]
+    for rank in all_ranks:
+        service.take(rank.step(0, {"loss": 1.0}))
+        rank.step(1, {"loss": 1.0})  # never arrives
+        service.take(rank.bye())
+    service.wait(200)
+
+    [notice] = [notice for notice in service.notices if "never arrived" in notice]
+    named = ", ".join(f"rank {rank} of trainer" for rank in range(5))
+    assert f"values of {named}{others} never arrived" in notice
+
+
 def test_what_comes_after_all_is_not_lost() -> None:
     service, rank = Service(), Rank(0)
     service.take(rank.step(0, {"x": 1.0}), rank.says_totals(0))
