@@ -41,7 +41,7 @@ class RunWriter:
         comet_config: Any = None,
         **more: Any,
     ) -> None:
-        self.purge_step: int | None = None  # torch forgets it, too, once its file is open
+        self.purge_step: int | None = purge_step
         self.max_queue: int = max_queue
         self.flush_secs: int = flush_secs
         self.filename_suffix: str = filename_suffix

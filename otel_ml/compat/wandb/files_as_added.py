@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 __all__ = ["FilesAsAdded"]
@@ -44,7 +43,7 @@ class FilesAsAdded:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        self._numbers = count()
+        self._copies = 0
         self._added: dict[str, _Added] = {}
 
     def add(self, place: str, path: Path) -> None:
@@ -74,7 +73,8 @@ class FilesAsAdded:
     def _kept(self, file: Path) -> Path | None:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="otel-ml-added-"))
-        kept = self._folder / str(next(self._numbers))
+        kept = self._folder / str(self._copies)
+        self._copies += 1
         if file.stat().st_size <= _COPIED:
             shutil.copy2(file, kept)
         else:

@@ -138,7 +138,7 @@ def test_the_name_of_a_set_of_hyper_parameters_may_be_a_path(captured: Capture) 
 def test_a_folder_is_the_path_that_was_given_and_a_block_of_metadata_has_the_writer(
     captured: Capture, tmp_path: Path
 ) -> None:
-    with SummaryWriter(tmp_path / "run", purge_step=3) as writer:
+    with SummaryWriter(tmp_path / "run") as writer:
         assert (writer.logdir / "best.pt", writer.log_dir, writer.get_logdir()) == (
             tmp_path / "run" / "best.pt", tmp_path / "run", tmp_path / "run",
         )  # fmt: skip
@@ -146,7 +146,6 @@ def test_a_folder_is_the_path_that_was_given_and_a_block_of_metadata_has_the_wri
             str(tmp_path / "run"),
             [str(tmp_path / "run")],
         )
-        assert writer.purge_step is None
         with writer.use_metadata(global_step=7) as inside:
             inside.add_scalar("loss", 1.0)
 
