@@ -148,7 +148,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _text_of_one(value: Any) -> Any:
-    """Return the text of a scalar of numpy, or of an array's one element, that is no number; anything else as it is."""
+    """Return the text of a scalar of numpy, or of an array with one element, that is text or time; else it as it is."""
     if not _has_one_element(value) or not _is_text(value):
         return value
     one = value.reshape(-1)[0]
