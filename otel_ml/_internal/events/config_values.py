@@ -48,9 +48,14 @@ def config_value(value: Any) -> object:
     return readable(value)[0]
 
 
-def readable(value: Any) -> tuple[object, Mapping[str, str]]:
-    """Return `value` as OTLP can carry it, and what of it could not be read: where → why."""
-    reading = _Reading()
+def readable(value: Any, shown: Callable[[Any], Any] | None = None) -> tuple[object, Mapping[str, str]]:
+    """Return `value` as OTLP can carry it, and what of it could not be read: where → why.
+
+    Args:
+        value: of any kind.
+        shown: returns what a part that is neither a number nor a text is shown as, or the part itself.
+    """
+    reading = _Reading(shown)
     return reading.read(value), reading.problems
 
 
@@ -61,8 +66,9 @@ class _Reading:
         problems: path, such as `model.ckpt` → why it could not be read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Callable[[Any], Any] | None) -> None:
         self.problems: dict[str, str] = {}
+        self._shown = shown
         self._values = MOST_VALUES
         self._text = MOST_TEXT
         self._path: list[str] = []
@@ -89,6 +95,8 @@ class _Reading:
         return float(value) if isinstance(value, float) else self._structure(value)
 
     def _structure(self, value: Any) -> object:
+        if self._shown is not None and (shown := self._shown(value)) is not value:
+            return self.read(shown)
         if isinstance(value, type):
             return text_of(value)
         if id(value) in self._within:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from otel_ml.compat.mlflow import artifacts
 from otel_ml.compat.mlflow.active_run import ActiveRun
 from otel_ml.compat.mlflow.client import MlflowClient
 from otel_ml.compat.mlflow.experiments import (
@@ -82,6 +83,7 @@ __all__ = [
     "ActiveRun",
     "MlflowClient",
     "active_run",
+    "artifacts",
     "autolog",
     "create_experiment",
     "delete_experiment",
@@ -144,11 +146,16 @@ def __getattr__(name: str) -> Any:
 
 
 _OF_MLFLOW = frozenset(
-    {"Image", "MlflowException", "artifacts", "data", "doctor", "entities", "environment_variables",
+    {"Image", "MlflowException", "data", "doctor", "entities", "environment_variables",
      "exceptions", "get_registry_uri", "login", "models", "register_model", "search_experiments",
      "search_model_versions", "search_registered_models", "search_runs", "set_registry_uri", "store", "tracking",
      "types", "utils", "version"}
 )  # fmt: skip
 """What asks MLflow's server or store, and records nothing."""
 
-find_submodules("mlflow", lambda name: Flavor(name) if name in FLAVORS else None, of_the_server=_OF_MLFLOW)
+
+def _submodule(name: str) -> Any:
+    return artifacts if name == "artifacts" else Flavor(name) if name in FLAVORS else None
+
+
+find_submodules("mlflow", _submodule, of_the_server=_OF_MLFLOW)

@@ -20,6 +20,9 @@ RUN_NAME = "mlflow.runName"
 NOTE = "mlflow.note.content"
 PARENT = "mlflow.parentRunId"
 
+_MOST_TEXTS = 100
+"""Of one run that stay in memory."""
+
 
 class Facts(SimpleNamespace):
     """What MLflow's entities say by attributes, and as pairs."""
@@ -37,7 +40,9 @@ class ActiveRun:
 
     Attributes:
         data: what this process has recorded: `params`, `tags`, and the last value of each of `metrics`.
+        outputs: models that it has made: none is known here.
         tables: the newest of each name.
+        texts: what texts and dictionaries were logged under a path, the newest 100 paths.
         prefix: what names recorded in it begin with: empty, or a nested run's own.
         parent: the run that a nested one is a part of.
         is_owner: whether ending it ends the run of the process.
@@ -70,7 +75,9 @@ class ActiveRun:
             params={}, metrics={}, tags={**_system_tags(name), **{key: text_of(value) for key, value in tags.items()}}
         )
         self.inputs: Facts = Facts(dataset_inputs=[], model_inputs=[])
+        self.outputs: Facts = Facts(model_outputs=[])
         self.tables: dict[str, deque[Any]] = {}
+        self.texts: dict[str, str] = {}
         self.parent: ActiveRun | None = None
         self.run = run
         self.prefix = prefix
@@ -91,6 +98,14 @@ class ActiveRun:
         )
         self.inputs = before.inputs
         self.tables = before.tables
+        self.texts = before.texts
+
+    def keep_text(self, path: str, text: str) -> None:
+        """Keep a text for `mlflow.artifacts.load_text()`."""
+        self.texts.pop(path, None)
+        self.texts[path] = text
+        if len(self.texts) > _MOST_TEXTS:
+            del self.texts[next(iter(self.texts))]
 
     def __enter__(self) -> ActiveRun:
         return self

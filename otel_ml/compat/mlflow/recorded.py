@@ -256,6 +256,7 @@ def log_artifacts(local_dir: Any, artifact_path: str | None = None, run_id: str 
 def log_text(text: str, artifact_file: str, run_id: str | None = None) -> None:
     """Record a text."""
     with run_of("log_text", run_id) as active:
+        active.keep_text(artifact_file, text)
         otel_ml.log_text(f"{active.prefix}{artifact_file}", text)
 
 
@@ -268,6 +269,7 @@ def log_dict(dictionary: Any, artifact_file: str, run_id: str | None = None) -> 
 
         text = yaml.safe_dump(json.loads(text), sort_keys=False)
     with run_of("log_dict", run_id) as active:
+        active.keep_text(artifact_file, text)
         otel_ml.log_text(f"{active.prefix}{artifact_file}", text)
 
 

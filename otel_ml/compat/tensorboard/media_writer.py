@@ -168,8 +168,8 @@ class MediaWriter(RunWriter):
 
         The run has them as the artifact `tag`. Of tensors on a device it waits for the values.
         """
-        if "://" in self.log_dir:
-            not_kept(f"add_embedding(tag={tag!r})", f"{self.log_dir!r} is an address. Give log_dir= a folder.")
+        if "://" in str(self.log_dir):
+            not_kept(f"add_embedding(tag={tag!r})", f"{str(self.log_dir)!r} is an address. Give log_dir= a folder.")
             return
         name, step = self._at(tag, global_step, None)
         folder = self._projector.write(Embedding.of(tag, step, mat, metadata, label_img, metadata_header))

@@ -46,7 +46,8 @@ class RunWriter:
         self.flush_secs: int = flush_secs
         self.filename_suffix: str = filename_suffix
         given = logdir if log_dir is None else log_dir
-        self.log_dir: str = str(given or _usual_folder(comment))
+        # As it was given, such as a `Path`: programs make paths of it.
+        self.log_dir: Any = given or str(_usual_folder(comment))
         # That of a folder by date would be another one in each rank.
         self.run_name: str = Path(self.log_dir).name if given else f"run{comment}"
         for key in more:
@@ -55,12 +56,12 @@ class RunWriter:
             not_kept("SummaryWriter(comet_config=…)", "there is no exporter for Comet.")
         if purge_step is not None:
             not_kept("SummaryWriter(purge_step=…)", "a step that is done again is told apart by its attempt.")
-        self._write_to(FileWriter(self.log_dir))
+        self._write_to(FileWriter(str(self.log_dir)))
         self._is_open = False
         self._run_id: str | None = None
         self._usual_step: int | None = None
         if write_to_disk:
-            _make_folder(self.log_dir)
+            _make_folder(str(self.log_dir))
             self._enter()
         else:
             self._be_silent()
@@ -75,11 +76,11 @@ class RunWriter:
         self._run, self._prefix = WRITERS.enter(self, self._run_id)
         self._run_id = self._run.id
         self._is_open = True
-        self._write_to(FileWriter(self.log_dir))
+        self._write_to(FileWriter(str(self.log_dir)))
 
     def _write_to(self, writer: FileWriter | None) -> None:
         self.file_writer: FileWriter | None = writer
-        self.all_writers: dict[str, FileWriter] | None = None if writer is None else {self.log_dir: writer}
+        self.all_writers: dict[str, FileWriter] | None = None if writer is None else {str(self.log_dir): writer}
 
     def _get_file_writer(self) -> FileWriter | None:
         """Return `file_writer`, of a closed writer a new one: not public in torch, and asked for by many programs."""
@@ -105,12 +106,12 @@ class RunWriter:
 
     @cached_property
     def _projector(self) -> Projector:
-        return Projector(self.log_dir)
+        return Projector(str(self.log_dir))
 
     # Attributes of the originals, which a program or a class of its own may set.
 
     @cached_property
-    def logdir(self) -> str:
+    def logdir(self) -> Any:
         """`log_dir`, as tensorboardX calls it."""
         return self.log_dir
 
@@ -119,18 +120,20 @@ class RunWriter:
         """The edges of the originals' histograms, which are theirs alone: see `add_histogram()`."""
         return edges_of_tensorboard()
 
-    def get_logdir(self) -> str:
+    def get_logdir(self) -> Any:
         """Return `log_dir`, a folder for files of the program; the run's own folder is printed when it begins."""
         return self.log_dir
 
     @contextmanager
-    def use_metadata(self, *, global_step: int | None = None, walltime: float | None = None) -> Iterator[None]:
-        """Record inside the block at `global_step`, where a call says none."""
+    def use_metadata(
+        self: _Writer, *, global_step: int | None = None, walltime: float | None = None
+    ) -> Iterator[_Writer]:
+        """Record inside the block at `global_step`, where a call says none; the block has the writer."""
         if walltime is not None:
             not_kept("SummaryWriter.use_metadata(walltime=…)", "a value has the time at which it is recorded.")
         before, self._usual_step = self._usual_step, global_step
         try:
-            yield
+            yield self
         finally:
             self._usual_step = before
 

@@ -18,6 +18,7 @@ from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.wandb.artifact_entry import ArtifactEntry
 from otel_ml.compat.wandb.errors import CommError
+from otel_ml.compat.wandb.files_as_added import FilesAsAdded
 from otel_ml.compat.wandb.media import Media
 from otel_ml.explanation import explained
 
@@ -53,9 +54,10 @@ class Artifact:
         self.name = name
         self.type = type
         self.description = description
-        self.metadata: dict[str, Any] = dict(metadata or {})
+        self.metadata: dict[str, Any] = _mapping(metadata)
         self.aliases: list[str] = []
         self._placed: list[tuple[str, Path]] = []
+        self._added = FilesAsAdded()
         self._objects: dict[str, Media] = {}
         self._references: list[str] = []
         self._written: Path | None = None
@@ -71,15 +73,17 @@ class Artifact:
     ) -> ArtifactEntry | None:
         """Add a file, as `name` inside of the artifact; None where it is not there (said).
 
-        The other options, of W&B's own cache, change nothing.
+        It is kept as it is now, unless its policy is `immutable`. The other options, of W&B's cache, change nothing.
         """
-        del skip_cache, policy, overwrite
+        del skip_cache, overwrite
         options_not_kept("Artifact.add_file", "the file keeps its name.", is_tmp=is_tmp)
         path = Path(local_path)
         if not path.is_file():
             not_kept("Artifact.add_file()", f"ValueError: Path is not a file: {str(local_path)!r}. It is left out.")
             return None
         self._placed.append((name or path.name, path))
+        if policy != "immutable":
+            self._added.add(name or path.name, path)
         return self._entry(name or path.name, path)
 
     def add_dir(
@@ -90,22 +94,25 @@ class Artifact:
         policy: str | None = "mutable",
         merge: bool = False,
     ) -> None:
-        """Add what a folder has, below `name`. The other options, of W&B's own cache, change nothing."""
-        del skip_cache, policy, merge
+        """Add what a folder has, below `name`, see `add_file()`."""
+        del skip_cache, merge
         path = Path(local_path)
         if not path.is_dir():
             not_kept("Artifact.add_dir()", f"ValueError: Path is not a directory: {str(local_path)!r}. It is left out.")
             return
-        self._placed.append(((name or "").strip("/"), path))
+        place = (name or "").strip("/")
+        self._placed.append((place, path))
+        if policy != "immutable":
+            self._added.add(place, path)
 
     def add_path(self, path: str | PathLike[str]) -> None:
-        """Add a file, a folder or an address, as `run.log_artifact()` is given one."""
+        """Add a file, a folder or an address, as `run.log_artifact()` is given one, which opens it at once."""
         if Path(path).is_dir():
-            self.add_dir(path)
+            self.add_dir(path, policy="immutable")
         elif "://" in str(path) and not Path(path).is_file():
             self.add_reference(path)
         else:
-            self.add_file(path)
+            self.add_file(path, policy="immutable")
 
     def add(self, obj: Any, name: str, overwrite: bool = False) -> None:
         """Add a table, an image, …; one of the same name is replaced, with `overwrite` or without."""
@@ -271,8 +278,9 @@ class Artifact:
     def keep(self, aliases: Iterable[str] = ()) -> None:
         """Record all that was added."""
         chosen = [*self.aliases, *aliases]
-        for place, path in self._placed:
-            log_artifact_as(place, path, name=self.name, type=self.type, aliases=chosen)
+        for added in self._placed:
+            for place, path in self._added.now(*added):
+                log_artifact_as(place, path, name=self.name, type=self.type, aliases=chosen)
         for name, item in self._objects.items():
             item.keep(f"{self.name}/{name}", None, None)
         said = {"description": self.description, "references": self._references, **self.metadata}
@@ -280,9 +288,19 @@ class Artifact:
             otel_ml.log_params({self.name: kept}, prefix="artifacts")
 
     def forget(self) -> None:
-        """Remove what `new_file()` wrote, once the run has ended."""
+        """Remove what `new_file()` wrote and copies of what was added, once the run has ended."""
+        self._added.forget()
         if self._written is not None:
             shutil.rmtree(self._written, ignore_errors=True)
+
+
+def _mapping(given: Any) -> dict[str, Any]:
+    """Return metadata as a dictionary; said, and none, where W&B takes no such thing."""
+    if isinstance(given, Mapping) or not given:
+        return dict(given or {})
+    wrong = f"TypeError: Cannot parse {type(given)} as artifact metadata"
+    not_kept(f"wandb.Artifact(metadata={safe_repr(given, 40)})", f"{wrong}. It has none.")
+    return {}
 
 
 def _what_is_wrong(name: Any, kind: Any) -> str | None:

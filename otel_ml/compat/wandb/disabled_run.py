@@ -35,9 +35,8 @@ class DisabledRun(Run):
     def log(
         self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None, sync: bool | None = None
     ) -> None:
-        """Remember the last values for `summary`."""
-        del commit, sync
-        self._step = self._step + 1 if step is None else step
+        """Remember the last values for `summary`; the step stays 0, as in W&B."""
+        del step, commit, sync
         if isinstance(data, Mapping):
             self.summary.observe(data)
 

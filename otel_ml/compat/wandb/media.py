@@ -13,6 +13,7 @@ import otel_ml
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.tracking.pictures import as_array, as_pillow, film_strip, grid, in_range, ordered, rescaled
+from otel_ml.compat.wandb.frozen import frozen
 
 __all__ = [
     "Audio",
@@ -69,7 +70,7 @@ class Image(Media):
         )
         self.caption = caption
         given = data_or_path._data if isinstance(data_or_path, Image) else data_or_path  # noqa: SLF001 (its own class)
-        self._data: Any = there("wandb.Image", given)
+        self._data: Any = frozen(there("wandb.Image", given))
         if boxes or masks:
             not_kept("wandb.Image(boxes=…, masks=…)", "the picture is kept without them.")
 
@@ -77,10 +78,8 @@ class Image(Media):
     def image(self) -> Any:
         """The picture, of the package Pillow."""
         data = self._data
-        if isinstance(data, (str, PathLike)):
+        if isinstance(data, (str, PathLike, bytes)):
             return _opened(data)
-        if hasattr(data, "savefig"):
-            return _drawn(data)
         return as_pillow(rescaled(_one_picture(data))) if hasattr(data, "shape") else data
 
     @property
@@ -116,7 +115,8 @@ class Image(Media):
         if hasattr(data, "savefig"):
             otel_ml.log_figure(name, data, caption=self.caption, step=step, axis=axis)
             return
-        picture = _picture_of(data) if isinstance(data, (str, PathLike)) else rescaled(_one_picture(data))
+        is_content = isinstance(data, (str, PathLike, bytes))
+        picture = _picture_of(data) if is_content else rescaled(_one_picture(data))
         otel_ml.log_image(name, picture, caption=self.caption, step=step, axis=axis)
 
 
@@ -127,8 +127,8 @@ class Histogram(Media):
     """Most bins of a histogram of W&B."""
 
     def __init__(self, sequence: Any = None, np_histogram: Any = None, num_bins: int = 64) -> None:
-        self._sequence = sequence
-        self._counted = None if np_histogram is None else _checked(np_histogram)
+        self._sequence = frozen(sequence)
+        self._counted = None if np_histogram is None else _checked(frozen(np_histogram))
         self._bins = min(num_bins, self.MAX_LENGTH)
         if num_bins > self.MAX_LENGTH:
             not_kept(f"wandb.Histogram(num_bins={num_bins})", f"ValueError: it has at most {self.MAX_LENGTH} bins.")
@@ -147,7 +147,7 @@ class Histogram(Media):
         import numpy as np
 
         if self._counted is not None:
-            return self._counted
+            return tuple(part.tolist() if hasattr(part, "tolist") else part for part in self._counted)
         counts, edges = np.histogram(self._sequence, bins=self._bins)
         return counts.tolist(), edges.tolist()
 
@@ -164,7 +164,7 @@ class Audio(Media):
     """A sound: samples with their rate, or the path of a file."""
 
     def __init__(self, data_or_path: Any, sample_rate: int | None = None, caption: str | None = None) -> None:
-        self._data = there("wandb.Audio", data_or_path)
+        self._data = frozen(there("wandb.Audio", data_or_path))
         _say_of_file("wandb.Audio", data_or_path, caption)
         self.sample_rate = sample_rate
         self.caption = caption
@@ -218,7 +218,7 @@ class Video(Media):
         fps: int | None = None,
         format: str | None = None,  # noqa: A002 (W&B's name)
     ) -> None:
-        self._data = there("wandb.Video", data_or_path)
+        self._data = frozen(there("wandb.Video", data_or_path))
         _say_of_file("wandb.Video", data_or_path, caption)
         self._caption = caption
         if isinstance(data_or_path, (str, PathLike)):
@@ -335,7 +335,10 @@ def _say_of_file(call: str, given: Any, caption: str | None) -> None:
 
 def _checked(counted: Any) -> tuple[Any, Any]:
     """Return counts and edges; said where there is not one edge more than counts, and as many as there can be."""
-    counts, edges = counted[:2] if len(counted) >= 2 else (*counted, (), ())[:2]
+    counts, edges = (*counted, (), ())[:2]
+    if not (hasattr(counts, "__len__") and hasattr(edges, "__len__")):
+        not_kept("wandb.Histogram(np_histogram=…)", "ValueError: expected (counts, edges). It has no bins.")
+        return (), ()
     if len(edges) == len(counts) + 1:
         return counts, edges
     wrong = f"ValueError: len(bins) must be len(histogram) + 1; they are {len(edges)} and {len(counts)}."
@@ -367,26 +370,15 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def _picture_of(path: str | PathLike[str]) -> Any:
-    content = Path(path).read_bytes()
-    if content.startswith(_PNG):
-        return content
-    return _opened(path)
+def _picture_of(given: str | PathLike[str] | bytes) -> Any:
+    content = given if isinstance(given, bytes) else Path(given).read_bytes()
+    return content if content.startswith(_PNG) else _opened(given)
 
 
-def _drawn(figure: Any) -> Any:
-    """Return a figure of matplotlib, or the current one of its module `pyplot`, as a picture."""
+def _opened(given: str | PathLike[str] | bytes) -> Any:
     from PIL import Image as Pillow
 
-    content = io.BytesIO()
-    figure.savefig(content, format="png")
-    return Pillow.open(content).convert("RGB")
-
-
-def _opened(path: str | PathLike[str]) -> Any:
-    from PIL import Image as Pillow
-
-    return Pillow.open(path).convert("RGB")
+    return Pillow.open(io.BytesIO(given) if isinstance(given, bytes) else given).convert("RGB")
 
 
 def _one_picture(data: Any) -> Any:

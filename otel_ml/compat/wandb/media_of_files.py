@@ -13,6 +13,7 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
+from otel_ml.compat.wandb.frozen import frozen
 from otel_ml.compat.wandb.media import Image, Media, as_text, there
 
 __all__ = ["Bokeh", "Molecule", "Object3D", "Plotly"]
@@ -32,7 +33,7 @@ class _File(Media):
         is_read = hasattr(data_or_path, "read") and data != getattr(data_or_path, "name", None)
         self._file_type = options.get("file_type") if is_read else None
         is_path = not is_read and isinstance(data, (str, PathLike)) and os.fspath(data).endswith(self.ENDINGS)
-        self._data = there(kind, data) if is_path else data
+        self._data = there(kind, data) if is_path else frozen(data)
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the file, or a text."""
@@ -84,6 +85,14 @@ _OF_RDKIT = ("mol", "sdf")
 def _as_lists(value: Any) -> Any:
     """Return the numbers of an array or a tensor, and what anything else says of itself."""
     return value.tolist() if callable(getattr(value, "tolist", None)) else text_of(value)
+
+
+def _written(figure: Any) -> Any:
+    """Return a figure of plotly as the JSON text that it is now; anything else, or one that has none, as it is."""
+    try:
+        return figure.to_json() if callable(getattr(figure, "to_json", None)) else figure
+    except Exception:  # noqa: BLE001 (somebody's figure: who records it says what is wrong with it)
+        return figure
 
 
 class Object3D(_File):
@@ -150,7 +159,7 @@ class Plotly(_File):
     """A plotly figure, or one of matplotlib, which is kept as a picture."""
 
     def __init__(self, val: Any) -> None:
-        super().__init__(val)
+        super().__init__(_written(val))
 
     @classmethod
     def make_plot_media(cls, val: Any) -> Media:
@@ -159,7 +168,7 @@ class Plotly(_File):
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record a figure of matplotlib as an image, any other as a text."""
-        if hasattr(self._data, "savefig"):
+        if isinstance(self._data, bytes):
             Image(self._data).keep(name, step, axis)
         else:
             super().keep(name, step, axis)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import yaml
 from otel_ml._internal.events.config_values import readable
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.wandb.shown_values import as_wandb_shows
 from otel_ml.compat.wandb.values_by_name import ValuesByName
 
 __all__ = ["Config", "as_mapping", "of_sweep", "with_files"]
@@ -84,13 +85,21 @@ class Config(ValuesByName):
     def persist(self) -> None:
         """Do nothing: what is set is recorded at once."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return a copy as a plain dictionary."""
-        return dict(self._values)
+    def keys(self) -> list[str]:
+        """Return the names; as in W&B, one that begins with `_` is recorded, and only its own key finds it."""
+        return [key for key in self._values if not key.startswith("_")]
 
-    def values(self) -> Iterable[Any]:
-        """Return the values."""
-        return self._values.values()
+    def items(self) -> list[tuple[str, Any]]:
+        """Return names and values, of those that `keys()` has."""
+        return [(key, self._values[key]) for key in self.keys()]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return a copy as a plain dictionary, of those that `keys()` has."""
+        return dict(self.items())
+
+    def values(self) -> list[Any]:
+        """Return the values, of those that `keys()` has."""
+        return [value for _, value in self.items()]
 
     def _missing(self, key: str) -> str:
         known = ", ".join(map(str, self._values)) or "nothing"
@@ -114,7 +123,7 @@ def _plain(given: Any) -> dict[str, Any]:
 
 
 def _readable(value: Any) -> Any:
-    found, problems = readable(value)
+    found, problems = readable(value, as_wandb_shows)
     return value if problems else found  # who records it says what cannot be read
 
 
@@ -138,7 +147,9 @@ def as_mapping(given: Any) -> dict[str, Any]:
             return {str(key): value for key, value in given.items()}
         if hasattr(given, "as_dict"):
             return dict(given.as_dict())
-        return {str(key): value for key, value in vars(given).items() if not key.startswith("_")}
+        if callable(getattr(given, "flag_values_dict", None)):  # absl's FLAGS, whose attributes are its own
+            return dict(given.flag_values_dict())
+        return {str(key): value for key, value in vars(given).items() if not key.startswith("__")}
     except Exception:  # noqa: BLE001 (a value that is missing, or cannot be resolved here)
         return _what_can_be_read(given)
 

@@ -114,10 +114,10 @@ class Run(RunFacts):
                 self.summary.observe(data)
                 self._counts.log(data, at)
         except Exception as error:  # noqa: BLE001 (the boundary to the user's program and its objects)
-            if isinstance(data, Mapping):
-                report_unrecordable("wandb.log", error)
-            else:
+            if not isinstance(data, Mapping):  # no row: the next one is at the step of this one
                 not_kept(f"wandb.log({safe_repr(data)})", "TypeError: wandb.log must be passed a dictionary.")
+                return
+            report_unrecordable("wandb.log", error)
         if at == self._step and (step is None if commit is None else is_given(commit)):
             self._step += 1
 

@@ -13,13 +13,9 @@ import otel_ml
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.tracking.not_kept import is_given
 from otel_ml.compat.wandb.parameters import Config
+from otel_ml.compat.wandb.settings import Settings, is_offline
 
-__all__ = ["InitArguments", "RunFacts", "is_offline"]
-
-
-def is_offline(mode: str) -> bool:
-    """Whether W&B is not to be reached: `dryrun` is what it was once called."""
-    return mode in {"offline", "dryrun"}
+__all__ = ["InitArguments", "RunFacts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +198,9 @@ class RunFacts:
         return "" if self._run.dir is None else str(self._run.dir)
 
     @property
-    def settings(self) -> SimpleNamespace:
+    def settings(self) -> Settings:
         """What is known of W&B's settings; changing them changes nothing."""
-        return SimpleNamespace(
+        return Settings(
             run_id=self.id,
             run_name=self.name,
             run_group=self.group,
@@ -215,7 +211,7 @@ class RunFacts:
             project=self.project,
             project_url=self.project_url,
             entity=self.entity,
-            mode=self._asked.mode,
+            mode="disabled" if self.disabled else self._asked.mode,
             sync_dir=self.sync_dir,
             files_dir=self.dir,
         )

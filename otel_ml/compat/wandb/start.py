@@ -24,7 +24,8 @@ from otel_ml.compat.wandb.parameters import Config, as_mapping, of_sweep, with_f
 from otel_ml.compat.wandb.rank_by_id import leave, rank_by_id, say_rank
 from otel_ml.compat.wandb.recording_run import Run
 from otel_ml.compat.wandb.resuming import goes_on, name_before, next_step
-from otel_ml.compat.wandb.run_facts import InitArguments, is_offline
+from otel_ml.compat.wandb.run_facts import InitArguments
+from otel_ml.compat.wandb.settings import Settings, is_offline
 from otel_ml.compat.wandb.util import generate_id
 
 __all__ = ["Settings", "attach", "init", "run_or_begin", "state"]
@@ -49,12 +50,7 @@ _SO_ANYWAY = frozenset(
 
 _WITHOUT_SETTINGS = "otel_ml has no such settings; one that W&B does not have either is a ValidationError there."
 
-
 _NOT_IN_AN_ID = frozenset(":;,#?/'")
-
-
-class Settings(SimpleNamespace):
-    """Settings of W&B's own processes; those that name the run, and `mode`, are looked at."""
 
 
 class State:

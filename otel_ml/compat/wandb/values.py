@@ -68,7 +68,7 @@ def parted(data: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         if scalar is not None:
             scalars[name] = scalar
         elif not isinstance(value, Mapping):  # an empty one
-            others[name] = value
+            others[name] = _text_of_one(value)
     return scalars, others
 
 
@@ -129,10 +129,27 @@ def _scalar(value: Any) -> Any:
     kind = type(value)
     if kind in _NUMBERS:
         return value
-    if isinstance(value, numbers.Real):
+    if isinstance(value, numbers.Real) and not _is_text(value):
         _NUMBERS.add(kind)
         return value
-    shape = getattr(value, "shape", None)
-    if shape is None or not hasattr(value, "dtype") or any(size != 1 for size in shape):
+    if not _has_one_element(value) or _is_text(value):
         return None
-    return value.reshape(()) if len(shape) else value
+    return value.reshape(()) if len(value.shape) else value
+
+
+def _has_one_element(value: Any) -> bool:
+    shape = getattr(value, "shape", None)
+    return shape is not None and hasattr(value, "dtype") and all(size == 1 for size in shape)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether numpy says that an array, or a scalar of its own, is of texts or times."""
+    return getattr(getattr(value, "dtype", None), "kind", "f") in "MSTUm"
+
+
+def _text_of_one(value: Any) -> Any:
+    """Return the text of a scalar of numpy, or of an array with one element, that is text or time; else it as it is."""
+    if not _has_one_element(value) or not _is_text(value):
+        return value
+    one = value.reshape(-1)[0]
+    return one.decode(errors="replace") if isinstance(one, bytes) else str(one)

@@ -14,7 +14,7 @@ from torch.utils import tensorboard
 from otel_ml.compat.tensorboard import SummaryWriter
 from otel_ml.testing import Capture, capture
 from otel_ml.wire.attributes import SESSIONS_PARAM
-from tests.unit.otel_ml.compat.recorded import params, written
+from tests.unit.otel_ml.compat.recorded import params, steps_of, written
 from tests.unit.otel_ml.compat.test_tensorboard import picture
 
 
@@ -133,3 +133,20 @@ def test_the_name_of_a_set_of_hyper_parameters_may_be_a_path(captured: Capture) 
         writer.add_hparams({"lr": 0.2}, {"acc": 0.7}, run_name=Path("trial1"))
 
     assert params(captured)[SESSIONS_PARAM] == ["trial1"]
+
+
+def test_a_folder_is_the_path_that_was_given_and_a_block_of_metadata_has_the_writer(
+    captured: Capture, tmp_path: Path
+) -> None:
+    with SummaryWriter(tmp_path / "run") as writer:
+        assert (writer.logdir / "best.pt", writer.log_dir, writer.get_logdir()) == (
+            tmp_path / "run" / "best.pt", tmp_path / "run", tmp_path / "run",
+        )  # fmt: skip
+        assert (writer.file_writer.get_logdir(), list(writer.all_writers)) == (
+            str(tmp_path / "run"),
+            [str(tmp_path / "run")],
+        )
+        with writer.use_metadata(global_step=7) as inside:
+            inside.add_scalar("loss", 1.0)
+
+    assert steps_of(captured, "loss") == {7: 1.0}

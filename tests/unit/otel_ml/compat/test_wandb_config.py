@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import copy
+import datetime
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,3 +123,47 @@ def test_a_second_init_returns_the_run_with_its_own_configuration_and_says_what_
     [said] = captured.notices
     assert "wandb.init(config=…)" in said
     assert "'lr', 'width'" in said
+
+
+def test_classes_and_functions_are_recorded_by_their_names_and_dates_as_iso_8601(captured: Capture) -> None:
+    sizes = {"when": datetime.datetime(2026, 1, 2, 3, tzinfo=datetime.UTC), "raw": b"x", "rows": slice(2)}
+    run = wandb.init(config={"optimizer": argparse.Namespace, "losses": [math.sqrt, cross_entropy], "sizes": sizes})
+
+    here = "tests.unit.otel_ml.compat.test_wandb_config"
+    assert (
+        params(captured)
+        == dict(run.config)
+        == {
+            "optimizer": "argparse.Namespace",
+            "losses": ["math.sqrt", f"{here}.cross_entropy"],
+            "sizes": {
+                "when": "2026-01-02T03:00:00+00:00",
+                "raw": "x",
+                "rows": {"slice_start": None, "slice_step": None, "slice_stop": 2},
+            },
+        }
+    )
+
+
+def cross_entropy() -> None: ...
+
+
+def test_names_that_begin_with_an_underscore_are_recorded_and_found_by_their_key_alone(captured: Capture) -> None:
+    run = wandb.init(config=argparse.Namespace(lr=0.1, _seed=3))
+
+    assert params(captured) == {"lr": 0.1, "_seed": 3}
+    assert (list(run.config.keys()), list(run.config.items()), list(run.config.values())) == (
+        ["lr"],
+        [("lr", 0.1)],
+        [0.1],
+    )
+    assert (dict(run.config), run.config.as_dict(), run.config["_seed"]) == ({"lr": 0.1}, {"lr": 0.1}, 3)
+
+
+def test_flags_of_absl_are_parameters(captured: Capture) -> None:
+    flags = pytest.importorskip("absl.flags").FlagValues()
+    pytest.importorskip("absl.flags").DEFINE_float("lr", 0.5, "The rate.", flag_values=flags)
+    flags(["program"])
+    wandb.init().config.update(flags)
+
+    assert params(captured) == {"lr": 0.5}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import json
 from collections.abc import Iterator
@@ -206,3 +207,26 @@ def test_a_metric_whose_summary_is_none_is_not_in_the_summary(captured: Capture)
     assert captured.values("n") == [1.0, 3.0, 2.0]
     run.summary["n"] = 5
     assert run.summary["n"] == 5
+
+
+def test_settings_that_nobody_gives_are_those_of_wandb(captured: Capture) -> None:
+    run = wandb.init(mode="offline")
+
+    assert (run.settings._offline, run.settings._noop, run.settings.silent) == (True, False, False)
+    assert (wandb.Settings().mode, wandb.Settings().run_id, wandb.Settings(mode="disabled")._noop) == (
+        "online",
+        None,
+        True,
+    )
+    assert copy.deepcopy(wandb.Settings(console="off")) == wandb.Settings(console="off")
+    with pytest.raises(AttributeError):
+        _ = wandb.Settings().no_such_setting
+
+
+def test_settings_that_only_the_package_knows_are_those_of_the_package(captured: Capture) -> None:
+    original = pytest.importorskip("wandb").Settings()
+    settings = wandb.init().settings
+
+    assert (settings.base_url, settings.wandb_dir, settings.root_dir) == (
+        original.base_url, original.wandb_dir, original.root_dir,
+    )  # fmt: skip

@@ -282,3 +282,30 @@ def test_what_wandb_says_of_a_row_itself_is_not_a_metric_and_moves_no_step(captu
     assert steps_of(captured, "loss") == {0: 1.0, 1: 0.5, 2: 1 / 3}
     assert steps_of(captured, "queue/length") == {0: 8.0, 1: 9.0}
     assert "_timestamp" not in {point.name for point in captured.points}
+
+
+@pytest.mark.parametrize("row", [None, [1], "loss", (("loss", 1),)])
+def test_what_is_no_row_takes_no_step(captured_wandb: Capture, row: Any) -> None:
+    wandb.log(row)
+    wandb.log({"loss": 1.0})
+
+    assert steps_of(captured_wandb, "loss") == {0: 1.0}
+    assert "TypeError: wandb.log must be passed a dictionary" in captured_wandb.notices[0]
+
+
+def test_a_disabled_run_stays_at_its_first_step() -> None:
+    with wandb.init(mode="disabled") as run:
+        run.log({"loss": 1.0})
+        run.log({"loss": 1.0}, step=5)
+        assert (run.step, run.summary["loss"], run.settings.mode) == (0, 1.0, "disabled")
+
+
+def test_texts_and_times_of_numpy_are_texts(captured_wandb: Capture) -> None:
+    words = {"word": np.str_("a"), "one": np.array(["b"]), "raw": np.bytes_(b"c"), "day": np.datetime64("2026-01-02")}
+    wandb.log({**words, "took": np.timedelta64(3, "s"), "loss": np.float32(1.0)})
+
+    assert {name: event.body for name, event in events(captured_wandb, "text").items()} == {
+        "word": "a", "one": "b", "raw": "c", "day": "2026-01-02", "took": "3 seconds",
+    }  # fmt: skip
+    assert steps_of(captured_wandb, "loss") == {0: 1.0}
+    assert captured_wandb.notices == []
