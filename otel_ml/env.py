@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from otel_ml.variable import AnyVariable, Variable, boolean, choice, comma_separated, integer, text, token
+from otel_ml.variable import AnyVariable, Variable, boolean, choice, comma_separated, integer, size_bytes, text, token
 
 __all__ = ["ASKING", "OF_THE_COLLECTOR", "OF_THE_SERVICE", "STANDARD", "VARIABLES", "key_values"]
 
@@ -32,6 +32,13 @@ def _decoded(part: str) -> str:
         return unquote(part.strip(), errors="strict")
     except UnicodeDecodeError:
         raise ValueError("percent-encoded UTF-8") from None
+
+
+def _spool_bytes(raw: str) -> int:
+    size = size_bytes(raw)
+    if not 2**20 <= size <= 2**62:
+        raise ValueError("a size of at least 1 MiB, such as '256 MiB'")
+    return size
 
 
 EXPERIMENT_ID: Final = Variable(
@@ -94,9 +101,9 @@ CAPTURE: Final = Variable(
     "redacted); `off` keeps none.",
 )  # fmt: skip
 SPOOL_MAX: Final = Variable(
-    "OTEL_ML_SPOOL_MAX", integer(2**20, 2**62), 256 * 2**20,
+    "OTEL_ML_SPOOL_MAX", _spool_bytes, 256 * 2**20,
     "Most bytes a process keeps for an endpoint that does not answer; beyond it the oldest go, and are counted.",
-    unit="bytes",
+    shown_default="256 MiB",
 )  # fmt: skip
 EXIT_WAIT: Final[Variable[int | None]] = Variable(
     "OTEL_ML_EXIT_WAIT", integer(0), None,

@@ -113,7 +113,7 @@ ALLOWED_LATENESS: Final = Variable(
 END_SILENCE: Final = Variable(
     "OTEL_ML_END_SILENCE", integer(1), 300_000,
     "A run of which nobody was heard for this long has ended; programs that send no shutdown message end so.",
-    unit="ms", shown_default="`300000`; embedded `30000`",
+    unit="ms", shown_default="`300000` ms; embedded `30000` ms",
 )  # fmt: skip
 EMBEDDED_END_SILENCE: Final = 30_000
 """The same in embedded mode, where the job starts and ends with its service."""

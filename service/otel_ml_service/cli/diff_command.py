@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -22,6 +23,12 @@ from otel_ml_service.why.facts import read_facts
 __all__ = ["command"]
 
 _WIDTH = 80
+_NAME = 30
+"""Columns of a name."""
+
+_LEAST = 16
+"""Columns of a value, however narrow the terminal is."""
+
 _ROWS = 12
 """Of a table; `--json` has all."""
 
@@ -50,7 +57,8 @@ def _print(output: Screen, found: Comparison, names: Sequence[str]) -> None:
         for line in textwrap.wrap(sentence, _WIDTH):
             output.line(line, style="bold" if number_of == 1 else None)
     output.line()
-    output.line(f"A is {names[0]}, B is {names[1]}", style="dim")
+    output.hanging("", f"A is {names[0]},", style="dim")
+    output.hanging("", f"B is {names[1]}", style="dim")
     _print_changed(output, "Parameters", found.params)
     _print_changed(output, "Code", found.code)
     _print_changed(output, "Packages", found.packages)
@@ -72,7 +80,10 @@ def _print_changed(output: Screen, title: str, changed: Sequence[Changed]) -> No
         return
     output.line()
     output.line(title, style="bold")
-    rows = [[_cut(one.name, 30), *_unlike(one.a or "-", one.b or "-", 22)] for one in changed[:_ROWS]]
+    shown = [(_cut(one.name, _NAME), one.a or "-", one.b or "-") for one in changed[:_ROWS]]
+    # A program reads whole values; a person needs a line each.
+    most = (output.out.width - max(len(name) for name, _, _ in shown) - 4) // 2 if output.is_terminal else sys.maxsize
+    rows = [[name, *_unlike(a, b, max(most, _LEAST))] for name, a, b in shown]
     output.table(["name", "A", "B"], rows)
     _print_rest(output, len(changed) - _ROWS)
 

@@ -63,11 +63,11 @@ def command(what: Sequence[str], as_json: bool) -> None:
 
 def _print_unknown(output: Screen, said: str, *, with_list: bool) -> None:
     near = catalogue().near(said)
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    list_follows = " All names:\n" if with_list else ""
-    # First, and shown before the list, also where the list goes into a pager.
-    output.err.print(Text(f"Nothing is known of {_shortened(said)!r}.{hint}{list_follows}", style="yellow"))
-    if with_list:
+    # Below a list of 400 lines nobody finds what was meant.
+    more = f" Did you mean {' or '.join(map(repr, near))}? `otel-ml explain` lists all names." if near else ""
+    list_follows = " All names:\n" if with_list and not near else ""
+    output.err.print(Text(f"Nothing is known of {_shortened(said)!r}.{more}{list_follows}", style="yellow"))
+    if with_list and not near:
         _list(output)
 
 

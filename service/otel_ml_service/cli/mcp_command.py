@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -14,6 +15,7 @@ from otel_ml.redaction import redacted
 from otel_ml.wire.versions import own_version
 from otel_ml_service.cli.mcp_tools import RunTools
 from otel_ml_service.cli.parameters import dir_option
+from otel_ml_service.cli.screen import screen
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -37,7 +39,13 @@ def command(base: Path) -> None:
     It reads the folder of runs and writes nothing. It listens on no port: who starts it talks to it. Needs the extra
     `otel-ml[mcp]`.
     """
-    server(base).run("stdio")
+    found = server(base)
+    if sys.stdin.isatty():
+        screen(beside_json=True).note(
+            "An agent starts this command itself: its settings name `otel-ml` with the argument `mcp`. "
+            "Here it waits for what an agent says; Ctrl-C ends it."
+        )
+    found.run("stdio")
 
 
 def server(base: Path) -> MCPServer[None]:

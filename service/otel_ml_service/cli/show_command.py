@@ -107,7 +107,8 @@ def _print_time(output: Screen, run: str, account: Sequence[Share], tables: Iter
         output.line()
         output.line("found", style="bold")
         for line in lines:
-            output.line(line)
+            begin = line[: len(line) - len(line.lstrip())]
+            output.hanging(begin, line.lstrip())
 
 
 def _chosen(read: History, patterns: Sequence[str], folder: RunFolder, *, parts: bool) -> Chosen:

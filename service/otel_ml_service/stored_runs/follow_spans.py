@@ -110,9 +110,11 @@ def spans_between(path: Path, begin_ns: int, end_ns: int, *wanted: bytes) -> Ite
         file.seek(_offset_of(file, path.stat().st_size, begin_ns - _SLACK_NS))
         until = file.tell() + _MOST
         for line in iter(file.readline, b""):
-            if file.tell() > until or (_end_of(line) or 0) > end_ns + _SLACK_NS:
+            ended = _end_of(line) or 0
+            if file.tell() > until or ended > end_ns + _SLACK_NS:
                 return
-            span = _span_of(line) if all(part in line for part in wanted) else None
+            # To look for a number is far cheaper than to read the line, and a second may have 10,000 of them.
+            span = _span_of(line) if ended >= begin_ns and all(part in line for part in wanted) else None
             if span is not None and span.start_ns <= end_ns and span.end_ns >= begin_ns:
                 yield span
 

@@ -10,7 +10,7 @@ import pytest
 
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.recorded_run import digits_records, write_run
-from tests.unit.otel_ml_service.cli.program import Run
+from tests.unit.otel_ml_service.cli.program import PROGRAM, Run
 
 
 def test_exporters_lists_every_registered_one(otel_ml: Run) -> None:
@@ -112,3 +112,18 @@ def test_replay_names_an_unknown_exporter_before_it_waits(otel_ml: Run, live_run
     assert status == 1
     assert "Did you mean 'jsonl'?" in err
     assert "still at work" not in err
+
+
+def test_a_person_who_starts_mcp_is_told_that_an_agent_does() -> None:
+    pytest.importorskip("mcp")
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, "mcp"], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.close(theirs)
+        os.write(ours, b"\x04")  # the end of what is typed
+        said, told = process.communicate(timeout=60)
+    os.close(ours)
+
+    assert said == ""
+    assert "An agent starts this command itself" in told

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from otel_ml_exporters.records import RunStatus, StepRecord
+from otel_ml_exporters.records import JsonValue, Params, RunStatus, StepRecord, Table
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli import program
 from tests.unit.otel_ml_service.cli.program import Run, in_a_terminal
@@ -150,3 +150,31 @@ def test_what_the_doctor_says_goes_on_below_its_own_beginning(tmp_path: Path) ->
     at = next(number for number, line in enumerate(lines) if " telemetry " in line)
     assert max(map(len, lines[at:])) <= 80
     assert [line[:13] for line in lines[at + 1 :]] == [" " * 13] * (len(lines) - at - 1) != []
+
+
+def test_sentences_of_show_and_diff_fit_and_are_whole(tmp_path: Path) -> None:
+    columns = ("rank", "kind", "phase", "since", "until", "level", "s longer per step", "s saved per step", "s in all")
+    cells: tuple[JsonValue, ...] = (12, "slow", "generate/of/the/held-out/split", 40, 69, 2, 0.0772, 0.0679, 2.0)
+    table = Table(1000, 3.0, "otel_ml/findings", "step", 2, columns, (cells,))
+    for seed in (17, 18):
+        write_run(tmp_path, f"{_LONG}{seed}", [*digits_records(steps=6), table])
+
+    shown, compared = _lines(tmp_path, "show", "latest"), _lines(tmp_path, "diff", f"{_LONG}17", f"{_LONG}18")
+
+    at = shown.index("found") + 1
+    sentence = " ".join(line.strip() for line in shown[at:])
+    assert "generate/of/the/held-out/split" in sentence
+    assert max(map(len, [*shown[at:], *compared])) <= 80
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_commands_that_differ_have_the_space_that_there_is(tmp_path: Path, columns: int) -> None:
+    for number, begin in enumerate(("python", "/opt/conda/envs/train/bin/python -u")):
+        params = Params(1000, 1.0, {"otel_ml": {"command": f"{begin} train.py --config base.yaml --lr 0.1"}})
+        write_run(tmp_path, f"run-{number}", [*digits_records(steps=6), params])
+
+    row = next(line for line in _lines(tmp_path, "diff", "run-0", "run-1", columns=columns) if "command" in line)
+    in_a_pipe = program.otel_ml(tmp_path, "diff", "run-0", "run-1").stdout
+
+    assert columns - 12 <= len(row.rstrip()) <= columns or row.count("--lr 0.1") == 2
+    assert "/opt/conda/envs/train/bin/python -u train.py --config base.yaml --lr 0.1\n" in in_a_pipe
