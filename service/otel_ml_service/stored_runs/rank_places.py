@@ -19,8 +19,8 @@ from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 
 __all__ = ["hosts_of", "stages_of"]
 
-_PLACES = {name: place for place, name in enumerate(WRITER_FIELDS, 1)}
-"""Of what a writer's resource says, in its entry; what it pools with comes first."""
+_PLACES = {name: WRITER_FIELDS.index(name) + 1 for name in ("role", "rank", "topology", "host")}
+"""In a writer's entry, behind what it pools with, of what its resource says. Entries of older services end sooner."""
 
 
 def stages_of(run: RunFolder, role: str) -> Mapping[int, int]:

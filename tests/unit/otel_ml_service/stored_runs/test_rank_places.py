@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from otel_ml_service.storage.outbox import Commit, Outbox
@@ -44,3 +45,17 @@ def test_ranks_have_the_hosts_they_said(tmp_path: Path) -> None:
     outbox.close()
 
     assert hosts_of(run)["trainer"] == {0: "n0", 1: "n0", 2: "n1", 3: "n1"}
+
+
+def test_they_are_read_of_a_run_that_an_older_service_has_left(tmp_path: Path) -> None:
+    run, outbox = run_of(tmp_path, [Rank(rank, host=f"n{rank}", topology=(("pp", rank, 2),)) for rank in range(2)])
+    older = {key: json.dumps(json.loads(entry)[:-1]).encode() for key, entry in entries_of(outbox).items()}
+    outbox.commit(Commit(changes=older))  # what a writer's resource says has become more from version to version
+    outbox.close()
+
+    assert hosts_of(run)["trainer"] == {0: "n0", 1: "n1"}
+    assert stages_of(run, "trainer") == {0: 0, 1: 1}
+
+
+def entries_of(outbox: Outbox) -> dict[str, bytes]:
+    return {key: entry for key, entry in outbox.state().items() if key.startswith("who/")}
