@@ -12,19 +12,16 @@ from otel_ml_exporters.records import Span
 from otel_ml_exporters.span_lines import span_of
 from otel_ml_service.stored_runs.follow_jsonl import is_another
 
-__all__ = ["SpanFollower", "newest_spans", "spans_between", "spans_in", "spans_of_step"]
+__all__ = ["SLACK_NS", "SpanFollower", "newest_spans", "offset_of", "span_in", "spans_in", "spans_of_step"]
 
 _TAIL = 16 * 2**20
 """Bytes of the end of the file that are read: older steps are looked up when somebody asks for them."""
 
-_SLACK_NS = 60_000_000_000
+SLACK_NS = 60_000_000_000
 """By how much lines may be out of order: ranks send their spans some time after these ended."""
 
 _BLOCK = 2**20
 """Bytes that are searched at once."""
-
-_MOST = 256 * 2**20
-"""Bytes that are read of a stretch of time: a second, about."""
 
 
 class SpanFollower:
@@ -53,7 +50,7 @@ class SpanFollower:
             content = file.read()
         whole = content[: content.rfind(b"\n") + 1]
         self._offset += len(whole)
-        return [span for line in whole.splitlines() if (span := _span_of(line)) is not None]
+        return [span for line in whole.splitlines() if (span := span_in(line)) is not None]
 
 
 def newest_spans(path: Path) -> list[Span]:
@@ -65,7 +62,7 @@ def spans_in(path: Path) -> Iterator[Span]:
     """Yield the spans of a file in its order."""
     if path.is_file():
         with path.open("rb") as file:
-            yield from (span for line in file if (span := _span_of(line)) is not None)
+            yield from (span for line in file if (span := span_in(line)) is not None)
 
 
 def spans_of_step(path: Path, role: str, axis: str, step: int) -> Iterator[Span]:
@@ -74,7 +71,7 @@ def spans_of_step(path: Path, role: str, axis: str, step: int) -> Iterator[Span]
         return
     with path.open("rb") as file:
         for line in _lines_with(file, b'"step":%d' % step):
-            span = _span_of(line)
+            span = span_in(line)
             if span is not None and (span.role, span.axis, span.step) == (role, axis, step):
                 yield span
 
@@ -99,27 +96,7 @@ def _found_in(lines: bytes, wanted: bytes) -> Iterator[bytes]:
         place = lines.find(wanted, end)
 
 
-def spans_between(path: Path, begin_ns: int, end_ns: int, *wanted: bytes) -> Iterator[Span]:
-    """Yield the spans that overlap a stretch of time, from lines that hold all that is `wanted`.
-
-    The file is in the order in which spans arrived, so the stretch is found by bisection, and nothing else is read.
-    """
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        file.seek(_offset_of(file, path.stat().st_size, begin_ns - _SLACK_NS))
-        until = file.tell() + _MOST
-        for line in iter(file.readline, b""):
-            ended = _end_of(line) or 0
-            if file.tell() > until or ended > end_ns + _SLACK_NS:
-                return
-            # To look for a number is far cheaper than to read the line, and a second may have 10,000 of them.
-            span = _span_of(line) if ended >= begin_ns and all(part in line for part in wanted) else None
-            if span is not None and span.start_ns <= end_ns and span.end_ns >= begin_ns:
-                yield span
-
-
-def _offset_of(file: IO[bytes], size: int, time_ns: int) -> int:
+def offset_of(file: IO[bytes], size: int, time_ns: int) -> int:
     """Return where the first line begins that ends at a time or later."""
     low, high = 0, size
     while high - low > _NEAR:
@@ -145,7 +122,8 @@ def _end_of(line: bytes) -> int | None:
     return int(digits) if digits.isdigit() else None
 
 
-def _span_of(line: bytes) -> Span | None:
+def span_in(line: bytes) -> Span | None:
+    """Return the span of a line; None where it is not one."""
     try:
         row = json.loads(line)
         row.pop("seq", None)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 from otel_ml.flatten import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
 from otel_ml.wire.published_name import is_own, published_name
 from otel_ml_exporters.records import JsonValue, Params, Record, Span, StepRecord, Table, Text
-from otel_ml_service.stored_runs.follow_spans import spans_between
 from otel_ml_service.stored_runs.missing_ranks import Silence, silences
 from otel_ml_service.stored_runs.rank_places import hosts_of, stages_of
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.run_history import History
+from otel_ml_service.stored_runs.span_blocks import SpanBlocks
 
 __all__ = ["Place", "Restart", "RunFacts", "Slow", "facts_of", "read_facts"]
 
@@ -88,7 +89,7 @@ class Slow:
 
 
 SpansBetween = Callable[..., Iterator[Span]]
-"""(first and last nanosecond, bytes that a line has to hold, …) → spans, as `spans_between()` without its file."""
+"""(first and last nanosecond, bytes that a line has to hold, …) → spans, as `SpanBlocks.between()` has them."""
 
 
 def _no_spans(*_: object) -> Iterator[Span]:
@@ -108,6 +109,14 @@ class Restart(NamedTuple):
 
     step: int
     attempt: int
+
+
+class _Order(NamedTuple):
+    """Steps of a place, when each was recorded, and when all up to it were; seconds since the epoch."""
+
+    steps: list[int]
+    times: list[float]
+    done: list[float]
 
 
 @dataclass
@@ -140,6 +149,7 @@ class RunFacts:
     hosts: Callable[[], Mapping[str, Mapping[int, str]]] = _nowhere
     stages: Callable[[str], Mapping[int, int]] = _of_no_stage
     _attempts: dict[Place, int] = field(default_factory=dict)
+    _orders: dict[Place, _Order] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
         """Note what `History` does not keep."""
@@ -156,7 +166,7 @@ class RunFacts:
     def reads(self, run: RunFolder) -> None:
         """Read from a run's folder what is read when it is asked for: spans, hosts and stages."""
         self.is_live = is_live(run)
-        self.spans = partial(spans_between, run.jsonl.with_name("spans.jsonl"))
+        self.spans = SpanBlocks(run.jsonl.with_name("spans.jsonl")).between
         self.hosts, self.stages = partial(hosts_of, run), partial(stages_of, run)
 
     def _add_step(self, record: StepRecord) -> None:
@@ -164,6 +174,7 @@ class RunFacts:
         if not record.amendment:
             # When a correction came says nothing of when the step was done.
             self.times.setdefault(place, {})[record.step] = record.time
+            self._orders.pop(place, None)
         # Seconds have no attempts, and wait for no rank.
         if record.axis == TIME_AXIS:
             return
@@ -210,13 +221,22 @@ class RunFacts:
 
     def spans_of_steps(self, place: Place, first: int, last: int, *wanted: bytes) -> Iterator[Span]:
         """Yield the stored spans of the time in which the steps `first` to `last` of a place were recorded."""
-        times = self.times.get(place, {})
-        before = max((at for step, at in times.items() if step < first), default=-math.inf)
-        there = [at for step, at in times.items() if first <= step <= last]
+        steps, times, done = self._in_order(place)
+        begin, end = bisect_left(steps, first), bisect_right(steps, last)
+        there = times[begin:end]
         if there:
             # What was done in a step lies between the rows of the step before and of the step itself.
-            begin = before if math.isfinite(before) else min(there) - _FIRST_STEP_S
-            yield from self.spans(int(begin * 1e9), int(max(there) * 1e9), *wanted)
+            since = done[begin - 1] if begin else min(there) - _FIRST_STEP_S
+            yield from self.spans(int(since * 1e9), int(max(there) * 1e9), *wanted)
+
+    def _in_order(self, place: Place) -> _Order:
+        times = self.times.get(place, {})
+        order = self._orders.get(place)
+        if order is None:  # hundreds of stretches of a long run are asked for
+            steps = sorted(times)
+            in_order = [times[step] for step in steps]
+            order = self._orders[place] = _Order(steps, in_order, list(accumulate(in_order, max)))
+        return order
 
     def place_of(self, axis: str, name: str) -> Place:
         """Return whose series a published name is."""

@@ -10,7 +10,7 @@ import pytest
 from otel_ml_exporters.records import Span
 from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.stored_runs import follow_spans
-from otel_ml_service.stored_runs.follow_spans import SpanFollower, newest_spans, spans_between, spans_of_step
+from otel_ml_service.stored_runs.follow_spans import SpanFollower, newest_spans, spans_of_step
 
 
 def line(step: int, rank: int = 0, **changed: object) -> str:
@@ -78,33 +78,6 @@ def test_a_step_is_found_where_blocks_that_are_searched_end_within_it(
     file.write_text(line(7) + line(1, 1) + line(2) + line(1, 2) + line(1, 3) + line(7) + line(1, 4).rstrip("\n"))
 
     assert [span.rank for span in spans_of_step(file, "trainer", "step", 1)] == [1, 2, 3, 4]
-
-
-SECOND = 1_000_000_000
-
-
-def test_a_stretch_of_time_is_found_and_little_else_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "spans.jsonl"
-    ends = [second + (30 if second % 7 == 0 else 0) for second in range(20_000)]  # one rank in seven sends late
-    rows = [line(end, rank=end % 4, start_ns=(end - 1) * SECOND, end_ns=end * SECOND) for end in ends]
-    file.write_text("".join(rows))
-
-    found = list(spans_between(file, 9_000 * SECOND, 9_010 * SECOND, b'"rank":1'))
-
-    expected = {end for end in ends if end % 4 == 1 and 9_000 <= end <= 9_011}
-    assert {span.step for span in found} == expected
-    monkeypatch.setattr(follow_spans, "_MOST", 100_000)  # of 3.4 MB: what is read up to the end of the stretch
-    assert {span.step for span in spans_between(file, 9_000 * SECOND, 9_010 * SECOND, b'"rank":1')} == expected
-
-
-def test_a_stretch_before_after_and_without_a_file_has_no_spans(tmp_path: Path) -> None:
-    file = tmp_path / "spans.jsonl"
-    file.write_text("no JSON\n" + line(5, start_ns=5 * SECOND, end_ns=6 * SECOND) + "{half a li")
-
-    assert [span.step for span in spans_between(file, 0, 10 * SECOND)] == [5]
-    assert list(spans_between(file, 7 * SECOND, 10 * SECOND)) == []
-    assert list(spans_between(file, 0, 4 * SECOND)) == []
-    assert list(spans_between(tmp_path / "none", 0, 4 * SECOND)) == []
 
 
 def test_to_go_through_a_batch_reads_its_text_once() -> None:

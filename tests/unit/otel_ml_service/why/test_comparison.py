@@ -14,7 +14,7 @@ from otel_ml_service.why.comparison import Comparison, compared
 from otel_ml_service.why.facts import facts_of
 from otel_ml_service.why.interval import of_differences, of_means
 from tests.recorded_run import write_run
-from tests.unit.otel_ml_service.cli.program import otel_ml
+from tests.unit.otel_ml_service.cli.program import in_a_terminal, otel_ml
 from tests.unit.otel_ml_service.why.jobs import finding, job, numbered
 
 PLAIN = job()
@@ -201,7 +201,7 @@ def test_runs_are_called_by_their_names_and_findings_are_of_a_or_b(tmp_path: Pat
 
     said = otel_ml(tmp_path, "diff", "01M8GQFF4BTTFDT7ZRA6P8PBJV", "other").stdout
 
-    assert "A is proud-harbor-941 (01M8GQFF4BTTFDT7ZRA6P8PBJV), B is other\n" in said
+    assert "A is proud-harbor-941 (01M8GQFF4BTTFDT7ZRA6P8PBJV),\nB is other\n" in said
     assert "- B: rank 2 was slow in forward" in said
 
 
@@ -211,7 +211,8 @@ def test_of_long_texts_the_part_that_differs_is_shown(tmp_path: Path) -> None:
         params = Params(0, 1000.0, {"otel_ml": {"command": common + more}})
         write_run(tmp_path, run, numbered([params, *PLAIN]))
 
-    [row] = [line for line in otel_ml(tmp_path, "diff", "one", "two").stdout.splitlines() if "command" in line[:8]]
+    _, said = in_a_terminal(tmp_path, "diff", "one", "two", columns=80, NO_COLOR="1")
+    [row] = [line for line in said.splitlines() if "command" in line[:8]]
 
     assert "--lr 0.1" in row
     assert "--lr 0.2" in row
