@@ -56,7 +56,15 @@ class Driver:
     def start_with(
         self, make: Callable[[], Exporter], source: MemorySource, *, delivered: int = 0, retry: RetryPolicy = QUICK
     ) -> Pipeline:
-        pipeline = Pipeline(
+        pipeline = self.made(make, source, delivered=delivered, retry=retry)
+        self.pipelines.append(pipeline)
+        pipeline.start()
+        return pipeline
+
+    def made(
+        self, make: Callable[[], Exporter], source: MemorySource, *, delivered: int = 0, retry: RetryPolicy = QUICK
+    ) -> Pipeline:
+        return Pipeline(
             "test",
             make,
             self.run,
@@ -66,9 +74,6 @@ class Driver:
             say=lambda _slug, sentence: self.said.append(sentence),
             retry=retry,
         )
-        self.pipelines.append(pipeline)
-        pipeline.start()
-        return pipeline
 
     def drain(self, exporter: Exporter, source: MemorySource, *, delivered: int = 0) -> Pipeline:
         pipeline = self.start(exporter, source, delivered=delivered)

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from otel_ml_service.delivery.exporter_progress import Progress
 from otel_ml_service.delivery.losses import Losses
 
 REFUSED = st.tuples(st.just("refused"), st.sampled_from(["bad", "odd"]), st.integers(0, 3))
@@ -54,3 +55,16 @@ def test_of_more_than_a_hundred_thousand_losses_the_newest_are_taken_back() -> N
     losses.take_back(0)
 
     assert losses.counts == {"bad": 2}
+
+
+def test_what_comes_again_to_a_new_exporter_is_not_shown_as_lost_until_it_is_refused_again() -> None:
+    progress = Progress(
+        "test", "run", 5, {}, mark=lambda *_: None, say=lambda *_: None, surprises=1, seq_offset=lambda _: 0
+    )
+    for seq in (3, 5):
+        progress.lose(seq, "bad", 1)
+    assert progress.status.lost == {"bad": 2}
+
+    progress.resume(position=4, last_seq=5)
+
+    assert (progress.status.delivered, progress.status.lost) == (4, {"bad": 1})

@@ -30,6 +30,14 @@ def test_every_record_arrives_once_and_in_order_and_the_end_is_told(driver: Driv
     assert driver.marks[-1] == (1001, {})
 
 
+def test_a_pipeline_that_was_never_started_has_nothing_to_wait_for(driver: Driver) -> None:
+    pipeline = driver.made(RecordingExporter, MemorySource(steps(1)))
+
+    pipeline.ask_to_stop(0.0)
+
+    assert pipeline.join()
+
+
 def test_records_that_come_later_are_delivered_without_being_asked_for(driver: Driver) -> None:
     source, exporter = MemorySource(), RecordingExporter()
     pipeline = driver.start(exporter, source)

@@ -61,6 +61,24 @@ def test_the_disk_holds_what_is_undecided_and_one_file_more(tmp_path: Path) -> N
     again.close()
 
 
+def test_a_request_takes_its_frame_on_the_disk_and_that_one_is_decided_is_written_once(tmp_path: Path) -> None:
+    journal = started(tmp_path / "journal.db", Receiver())
+    frame = 25 + len(b"a request")  # docs/protocol.md §6.7
+
+    def grown() -> int:
+        """By how many bytes one more request has the file grow."""
+        before = sum(file.stat().st_size for file in tmp_path.glob("journal-*.log"))
+        append(journal, b"a request").result(20)
+        return sum(file.stat().st_size for file in tmp_path.glob("journal-*.log")) - before
+
+    last = append(journal, b"a request").result(20)  # with the first line of the file
+    assert grown() == frame
+    journal.drop(last)
+    grown()  # which may bring the news
+    assert [grown(), grown()] == [frame, frame]
+    journal.close()
+
+
 def test_what_is_all_decided_leaves_the_disk_at_once_where_it_is_much(tmp_path: Path) -> None:
     journal = started(tmp_path / "journal.db", Receiver())
     journal.drop(append(journal, b"little").result(10))
