@@ -6,9 +6,11 @@ import csv
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,59 @@ def test_an_exporter_that_cannot_be_started_fails_the_contract_instead_of_holdin
 
     with pytest.raises(AssertionError, match="ended by itself"):
         ExporterContract().test_a_writer_that_is_killed_again_and_again_loses_nothing(case, tmp_path)
+
+
+IN_A_DATABASE = """
+import sqlite3
+from otel_ml_exporters import Exporter, ExporterClosedError, StepRecord
+
+class Database(Exporter):
+    def start(self, run):
+        self.db = sqlite3.connect(run.dir / "rows.db", isolation_level=None)
+        self.db.execute("CREATE TABLE IF NOT EXISTS rows (name, axis, step, value)")
+        self.db.execute("CREATE TABLE IF NOT EXISTS position (seq)")
+
+    def position(self):
+        return self.db.execute("SELECT coalesce(max(seq), 0) FROM position").fetchone()[0]
+
+    def export(self, records):
+        kept = [record for record in records if isinstance(record, StepRecord)]
+        {begin}
+        for record in kept:
+            rows = [(name, record.axis, record.step, value) for name, value in record.values.items()]
+            self.db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", rows)
+        {middle}
+        self.db.execute("INSERT INTO position VALUES (?)", (records[-1].seq,))
+        {end}
+
+    def shutdown(self, timeout, status):
+        self.db.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "middle", "end", "is_right"),
+    [
+        ("self.db.execute('BEGIN')", "pass", "self.db.execute('COMMIT')", True),
+        ("pass", "pass", "pass", False),
+        ("self.db.execute('BEGIN')", "self.db.execute('COMMIT')", "pass", False),
+    ],
+    ids=["as one", "each by itself", "the position by itself"],
+)
+def test_values_and_their_position_are_to_be_stored_as_one(
+    printed: Path, tmp_path: Path, begin: str, middle: str, end: str, is_right: bool
+) -> None:
+    (printed / "defective.py").write_text(IN_A_DATABASE.format(begin=begin, middle=middle, end=end))
+    case = ExporterCase("defective:Database", read=rows_in_database)
+
+    clause = ExporterContract().test_a_kill_in_the_middle_of_an_export_stores_nothing_twice
+    if is_right:
+        clause(case, tmp_path)
+    else:
+        with pytest.raises(AssertionError, match="there twice"):
+            clause(case, tmp_path)
+
+
+def rows_in_database(run: RunInfo) -> Iterator[Point]:
+    with closing(sqlite3.connect(run.dir / "rows.db")) as database:
+        yield from database.execute("SELECT name, axis, step, value FROM rows ORDER BY rowid")

@@ -100,6 +100,19 @@ class ExporterContract:
         assert not wanted - found, "values that are lost"
         assert found == wanted or _position(case, tmp_path) is None, "values that are there twice"
 
+    def test_a_kill_in_the_middle_of_an_export_stores_nothing_twice(self, case: ExporterCase, tmp_path: Path) -> None:
+        """Where there is a `position()`, values and position are stored as one: by a transaction, say."""
+        said = subprocess.run(
+            _command(case, "interrupted", tmp_path), stdout=subprocess.PIPE, text=True, env=_environ(), check=True
+        ).stdout
+        if said:
+            found, wanted = (
+                Counter(map(repr, values))
+                for values in (case.read(run_in(tmp_path)), points(rows(1, int(said)), case.stored))
+            )
+            assert not wanted - found, "values that are lost"
+            assert not found - wanted, "values that are there twice"
+
     def test_a_new_attempt_that_repeats_steps_has_its_values(self, case: ExporterCase, tmp_path: Path) -> None:
         """A restarted job steps back: its values must be there, beside the older ones or instead of them."""
         first = [row(seq, seq, {"loss": float(seq)}) for seq in range(1, 9)]
@@ -189,19 +202,19 @@ def _position(case: ExporterCase, folder: Path) -> int | None:
 
 
 def _life(case: ExporterCase, folder: Path, last: int) -> subprocess.Popen[str]:
-    """Return a process that writes; it can import what this one can."""
-    options = json.dumps(dict(case.options))
-    command = [
-        sys.executable,
-        "-m",
-        "otel_ml_exporters.contract.writer",
-        case.exporter,
-        options,
-        str(folder),
-        str(last),
-    ]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
+    """Return a process that writes."""
+    command = [*_command(case, "writer", folder), str(last)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environ())
+
+
+def _command(case: ExporterCase, program: str, folder: Path) -> list[str]:
+    module = f"otel_ml_exporters.contract.{program}"
+    return [sys.executable, "-m", module, case.exporter, json.dumps(dict(case.options)), str(folder)]
+
+
+def _environ() -> dict[str, str]:
+    """Return the environment of a process that can import what this one can."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def _killed_after(case: ExporterCase, folder: Path, seq: int) -> int:

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from otel_ml._internal.device_tensor import is_on_device
 from otel_ml._internal.devices.arrays import ArrayLike, copied
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.events.config_values import config_value
@@ -26,17 +25,14 @@ Made = tuple[object, Mapping[str, object]]
 MAX_MEDIA_BYTES = 16 * 2**20
 """A larger picture or sound belongs into an artifact: receivers refuse requests of 64 MiB."""
 
-
 _UNCHANGING = frozenset({str, int, float, bool, type(None)})
 """Types of cells that need no copy: exact ones, for a subclass may have attributes that change."""
 
 
 def text(value: object) -> Callable[[], Made]:
-    """Take a text now; of what is on a device later, since its text has to wait for that."""
-    if is_on_device(value):
-        return lambda: (str(value), {})
-    taken = exact_text(value)
-    return lambda: (taken, {})
+    """Take a text, or what a list or dictionary has, now, and make the text of it later: it may wait for a device."""
+    taken = value.copy() if type(value) in (list, dict, set) else value  # type: ignore[attr-defined]
+    return lambda: (exact_text(taken), {})
 
 
 def image(value: ArrayLike, caption: str | None) -> Callable[[], Made]:

@@ -52,15 +52,15 @@ class Hostile(dict):  # type: ignore[type-arg]
         raise RuntimeError("hostile")
 
 
-def test_what_goes_wrong_inside_never_reaches_the_training_loop(recorded):
+def test_what_a_mapping_of_the_program_raises_never_reaches_the_training_loop(recorded):
     log(Hostile(x=1.0))
     log({"x": 1.0})
 
     assert len(points(recorded.collect())) == 1
-    assert recorder.dropped == {"internal_error": 1}
+    assert recorder.dropped == {"bad_value": 1}
 
 
-def test_what_goes_wrong_inside_is_raised_in_strict_mode(recorded):
+def test_what_a_mapping_of_the_program_raises_is_told_in_strict_mode(recorded):
     recorded.configure(strict=True)
-    with pytest.raises(RuntimeError, match="hostile"):
+    with pytest.raises(RecordingError, match="hostile"):
         log(Hostile(x=1.0))

@@ -39,8 +39,8 @@ def file(tmp_path: Path) -> Path:
 def test_what_overlaps_a_stretch_of_time_is_found_wherever_blocks_end(
     file: Path, monkeypatch: pytest.MonkeyPatch, block: int, begin: float, end: float
 ) -> None:
-    monkeypatch.setattr(span_blocks, "_BLOCK", block)
-    monkeypatch.setattr(span_blocks, "_MOST", 4 * 2**20 // block)
+    monkeypatch.setattr(span_blocks, "_BLOCK", block)  # of 4 MiB, whose end is in none of so few lines
+    monkeypatch.setattr(span_blocks, "_MOST", 4 * 2**20 // block)  # as many bytes as before
     begin_ns, end_ns = int(begin * SECOND), int(end * SECOND)
 
     found = SpanBlocks(file).between(begin_ns, end_ns)
@@ -69,7 +69,8 @@ def test_a_file_that_has_grown_and_one_that_is_not_there(file: Path) -> None:
 def test_a_block_is_read_once_for_all_stretches_of_time(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     whole = span_blocks._read
-    monkeypatch.setattr(span_blocks, "_BLOCK", 10_000)
+    monkeypatch.setattr(span_blocks, "_BLOCK", 10_000)  # of so few lines there are several blocks then
+    # Nothing else tells how often a block is read.
     monkeypatch.setattr(span_blocks, "_read", lambda file, number: (read.append(number), whole(file, number))[1])
     blocks = SpanBlocks(file)
 
