@@ -108,7 +108,7 @@ def content(captured: Capture) -> dict[str, bytes]:
 def test_files_that_are_deleted_before_the_artifact_is_logged_are_in_it(
     captured: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, add: Callable[[Any, Path], Any], copied: int
 ) -> None:
-    monkeypatch.setattr(files_as_added, "_COPIED", copied)
+    monkeypatch.setattr(files_as_added, "_COPIED", copied)  # of 4 MiB
     folder = tmp_path / "made"
     folder.mkdir()
     (folder / "a.txt").write_text("kept")

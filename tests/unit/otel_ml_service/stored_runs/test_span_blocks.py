@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -70,8 +71,12 @@ def test_a_block_is_read_once_for_all_stretches_of_time(file: Path, monkeypatch:
     read: list[int] = []
     whole = span_blocks._read
     monkeypatch.setattr(span_blocks, "_BLOCK", 10_000)  # of so few lines there are several blocks then
-    # Nothing else tells how often a block is read.
-    monkeypatch.setattr(span_blocks, "_read", lambda file, number: (read.append(number), whole(file, number))[1])
+
+    def noted(file: IO[bytes], number: int) -> object:
+        read.append(number)
+        return whole(file, number)
+
+    monkeypatch.setattr(span_blocks, "_read", noted)  # nothing else tells how often a block is read
     blocks = SpanBlocks(file)
 
     for second in range(100, 1_500, 5):
