@@ -26,13 +26,14 @@ def name_of_the_original(package: str, name: str, *, is_of_the_server: bool) -> 
     Raises:
         AttributeError: there is no such name, or the package is not installed.
     """
-    found = None if name.startswith("_") else _found(package, name)
+    # Its own modules ask each other for names with one `_`, also where ours stands in the place of one.
+    found = None if name.startswith("__") else _found(package, name)
     if found is None:
         sentence = (
             f"otel_ml.compat.{package} has no {name!r}, and the package {package!r} has none or is not installed."
         )
         raise AttributeError(explained(sentence, "not-kept"))
-    if not is_of_the_server:
+    if not is_of_the_server and not name.startswith("_"):
         not_kept(f"{package}.{name}", f"it is that of the package {package!r} itself, which knows nothing of this run.")
     return found
 
