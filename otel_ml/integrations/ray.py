@@ -12,11 +12,8 @@ Ray's tracing adds a keyword argument of its own to what travels, so signatures 
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, Literal
@@ -29,7 +26,7 @@ from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.timers import spans
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
-from otel_ml.integrations import ray_next_run, ray_place, ray_service, ray_tracing
+from otel_ml.integrations import ray_end, ray_next_run, ray_place, ray_service, ray_tracing
 from otel_ml.warn_once import reporter
 
 __all__ = ["instrument_ray", "join_worker", "runtime_env"]
@@ -48,12 +45,6 @@ _FOR_WORKERS = {
     # Workers of a cluster that the driver started inherit its variables: these say who the driver is.
     **{variable.name: "" for variable in _OF_THE_DRIVER},
 }
-
-_ON_DISK_S = 0.25
-"""Seconds after which what any process recorded is in its spool, which is written every 0.1 s."""
-
-_SAID_S = 2.0
-"""Seconds for the word to the service that Ray ends the workers now."""
 
 _before: str | None = None
 
@@ -130,7 +121,7 @@ def runtime_env(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     ours = RUNTIME.child_env()
     if not ours:
         return found
-    RUNTIME.end_others()
+    ray_end.end_others()
     ray_next_run.remember(ours)
     _accompany()  # also where nobody calls `instrument_ray()`
     users = found.get("worker_process_setup_hook")
@@ -162,7 +153,7 @@ def join_worker(*, is_hosted: bool = False) -> None:
 def _tell_workers(job: str) -> None:
     """Say which run is active now to workers whose environment names the one before, as far as they have not joined."""
     if RUNTIME.is_active:
-        RUNTIME.end_others()
+        ray_end.end_others()
         ray_next_run.announce(job, RUNTIME.child_env())
         return
     reporter.say(
@@ -184,40 +175,7 @@ def _chain() -> None:
 def _accompany() -> None:
     """Have the calls of this driver carry a trace context, by which workers notice them, and its end wait."""
     ray_tracing.switch_on()
-    _end_gently()
-
-
-def _end_gently() -> None:
-    """Wait, before Ray kills what is left of the job, until what it recorded last is on its disks."""
-    import ray
-
-    if getattr(ray.shutdown, "waits_for_otel_ml", False):
-        return
-    shutdown = ray.shutdown
-
-    def wait() -> None:
-        if ray.is_initialized():
-            RUNTIME.dismiss_others(_SAID_S)
-            time.sleep(_ON_DISK_S + (_sent_after_s() if ray_service.is_hosted() else 0.0))
-
-    @functools.wraps(shutdown)
-    def gentle(*arguments: Any, **options: Any) -> Any:
-        wait()
-        return shutdown(*arguments, **options)
-
-    gentle.waits_for_otel_ml = True  # type: ignore[attr-defined]
-    ray.shutdown = gentle
-    atexit.register(wait)  # before Ray's own, which was registered earlier
-
-
-def _sent_after_s() -> float:
-    """Wait for the hosted service, and return the seconds after which everything is sent to it.
-
-    On nodes where Ray kills every process of the job nobody is left who could bring what is on their disks.
-    """
-    if RUNTIME.is_active:  # else to ask for its id would begin a run
-        ray_service.wait_for_service(RUNTIME.child_env().get(env.EXPERIMENT_ID.name, ""))  # "": it has ended meanwhile
-    return Config.from_env().flush_interval
+    ray_end.end_gently()
 
 
 def _actor_problems(service: object) -> list[str]:

@@ -156,6 +156,17 @@ def test_values_and_their_position_are_to_be_stored_as_one(
             clause(case, tmp_path)
 
 
+def test_an_exporter_whose_export_fails_is_not_taken_for_one_that_stores_nothing_twice(
+    printed: Path, tmp_path: Path
+) -> None:
+    begin = "raise OSError('no such host')"
+    (printed / "defective.py").write_text(IN_A_DATABASE.format(begin=begin, middle="pass", end="pass"))
+    case = ExporterCase("defective:Database", read=rows_in_database)
+
+    with pytest.raises(AssertionError, match="was not killed failed"):
+        ExporterContract().test_a_kill_in_the_middle_of_an_export_stores_nothing_twice(case, tmp_path)
+
+
 def rows_in_database(run: RunInfo) -> Iterator[Point]:
     with closing(sqlite3.connect(run.dir / "rows.db")) as database:
         yield from database.execute("SELECT name, axis, step, value FROM rows ORDER BY rowid")

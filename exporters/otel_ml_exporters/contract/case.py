@@ -11,7 +11,10 @@ from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunInfo
 from otel_ml_exporters.registry import as_exporter, exporter_class
 
-__all__ = ["ExporterCase", "Point", "exporter_of"]
+__all__ = ["CANNOT_BE_FORKED", "ExporterCase", "Point", "exporter_of"]
+
+CANNOT_BE_FORKED = 3
+"""Exit status of lives that cannot begin: the exporter's library has threads once it is imported."""
 
 Point = tuple[str, str, int, float]
 """Name, axis, step and value of one stored value."""

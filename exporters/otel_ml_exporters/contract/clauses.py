@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.contract.case import ExporterCase, Point
+from otel_ml_exporters.contract.case import CANNOT_BE_FORKED, ExporterCase, Point
 from otel_ml_exporters.contract.stream import AT, Stream, every_kind, points, row, rows, run_in
 from otel_ml_exporters.errors import ExporterClosedError
 from otel_ml_exporters.exporter import Exporter
@@ -102,10 +102,13 @@ class ExporterContract:
 
     def test_a_kill_in_the_middle_of_an_export_stores_nothing_twice(self, case: ExporterCase, tmp_path: Path) -> None:
         """Where there is a `position()`, values and position are stored as one: by a transaction, say."""
-        said = subprocess.run(
-            _command(case, "interrupted", tmp_path), stdout=subprocess.PIPE, text=True, env=_environ(), check=True
-        ).stdout
-        if said:
+        lives = subprocess.run(
+            _command(case, "interrupted", tmp_path), stdout=subprocess.PIPE, text=True, env=_environ(), check=False
+        )
+        if lives.returncode == CANNOT_BE_FORKED:
+            pytest.skip("its library cannot be forked once it is imported: kill it in the middle of export() yourself")
+        assert lives.returncode == 0, "an export() that was not killed failed"
+        if said := lives.stdout:
             found, wanted = (
                 Counter(map(repr, values))
                 for values in (case.read(run_in(tmp_path)), points(rows(1, int(said)), case.stored))

@@ -3,7 +3,7 @@
 The arguments are an exporter, its options and a folder, as of `writer`.
 Each life is a fork that exports some rows from its `position()` on. All but the first and the last one are killed, each
 at another of the calls that an `export()` makes. The `seq` of the last row is written to stdout; nothing is, where the
-exporter has no position, or its library cannot be forked.
+exporter has no position. The exit status is 3 where its library cannot be forked.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import os
 import select
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from otel_ml_exporters.contract.case import exporter_of
+from otel_ml_exporters.contract.case import CANNOT_BE_FORKED, exporter_of
 from otel_ml_exporters.contract.stream import rows, run_in
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import RunInfo
@@ -55,6 +56,8 @@ def live_and_die(make: Callable[[], Exporter], run: RunInfo) -> None:
     calls = _life(make, run, 0)
     if calls is None:
         return
+    if not calls:
+        sys.exit("An export() that was not killed has not returned.")
     for at in _moments(calls):
         _life(make, run, at)
     _life(make, run, 0)
@@ -70,13 +73,16 @@ def _moments(calls: int) -> Iterator[int]:
 def _life(make: Callable[[], Exporter], run: RunInfo, kill_at: int) -> int | None:
     """Return how many calls the `export()` of a fork has made; 0 of one that was killed, None without a position.
 
-    A library that cannot be forked once it is imported has no end: then it is as without a position.
+    Raises:
+        TimeoutError: it has no end: its library cannot be forked once it is imported.
     """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.write(writing, str(_exported(make(), run, kill_at)).encode())
+        except BaseException:  # noqa: BLE001 (the process ends here, and says why)
+            traceback.print_exc()
         finally:
             os._exit(0)
     os.close(writing)
@@ -86,7 +92,9 @@ def _life(make: Callable[[], Exporter], run: RunInfo, kill_at: int) -> int | Non
             os.kill(child, signal.SIGKILL)
         calls = said.read()
     os.waitpid(child, 0)
-    return None if calls == "None" or not is_heard else int(calls or 0)
+    if not is_heard:
+        raise TimeoutError
+    return None if calls == "None" else int(calls or 0)
 
 
 def _exported(exporter: Exporter, run: RunInfo, kill_at: int) -> int | None:
@@ -117,4 +125,7 @@ def _maker(name: str, options: Mapping[str, Any]) -> Callable[[], Exporter]:
 
 
 if __name__ == "__main__":
-    live_and_die(_maker(sys.argv[1], json.loads(sys.argv[2])), run_in(Path(sys.argv[3])))
+    try:
+        live_and_die(_maker(sys.argv[1], json.loads(sys.argv[2])), run_in(Path(sys.argv[3])))
+    except TimeoutError:
+        sys.exit(CANNOT_BE_FORKED)

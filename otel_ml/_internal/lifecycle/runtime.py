@@ -225,18 +225,6 @@ class Runtime:
         session.is_left_for_init = False
         return child_environ(session.config, session.identity, os.environ)
 
-    def end_others(self) -> None:
-        """Note that processes with a place of their own which this one starts end with it, by a kill."""
-        if (session := self.current) is not None:
-            session.ends_others = True
-
-    def dismiss_others(self, timeout: float) -> None:
-        """Say that they are ended now, and wait until that is known; of a program that fails they may be the reason."""
-        session, error = self.current, sys.exc_info()[1] or getattr(sys, "last_value", None)
-        if session is not None and session.ends_others and status_of_error(error) == "finished":
-            session.dismiss_others()
-            session.flush(timeout)
-
     def status(self) -> Mapping[str, Any] | None:
         """Return what the service says of the current run, or None."""
         session = self.current

@@ -6,6 +6,7 @@ import copy
 import enum
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +225,7 @@ def test_settings_that_nobody_gives_are_those_of_wandb(captured: Capture) -> Non
 
 
 def test_settings_that_only_the_package_knows_are_those_of_the_package(captured: Capture) -> None:
-    original = pytest.importorskip("wandb").Settings()
+    original = import_module("wandb").Settings()
     settings = wandb.init().settings
 
     assert (settings.base_url, settings.wandb_dir, settings.root_dir) == (

@@ -115,7 +115,6 @@ def test_replay_names_an_unknown_exporter_before_it_waits(otel_ml: Run, live_run
 
 
 def test_a_person_who_starts_mcp_is_told_that_an_agent_does() -> None:
-    pytest.importorskip("mcp")
     ours, theirs = os.openpty()
     with subprocess.Popen(
         [*PROGRAM, "mcp"], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
