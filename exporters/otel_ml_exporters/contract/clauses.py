@@ -102,13 +102,13 @@ class ExporterContract:
 
     def test_a_kill_in_the_middle_of_an_export_stores_nothing_twice(self, case: ExporterCase, tmp_path: Path) -> None:
         """Where there is a `position()`, values and position are stored as one: by a transaction, say."""
-        lives = subprocess.run(
+        done = subprocess.run(
             _command(case, "interrupted", tmp_path), stdout=subprocess.PIPE, text=True, env=_environ(), check=False
         )
-        if lives.returncode == CANNOT_BE_FORKED:
+        if done.returncode == CANNOT_BE_FORKED:
             pytest.skip("its library cannot be forked once it is imported: kill it in the middle of export() yourself")
-        assert lives.returncode == 0, "an export() that was not killed failed"
-        if said := lives.stdout:
+        assert done.returncode == 0, "an export() that was not killed failed"
+        if said := done.stdout:
             found, wanted = (
                 Counter(map(repr, values))
                 for values in (case.read(run_in(tmp_path)), points(rows(1, int(said)), case.stored))
