@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pytest
 from tests.collector.certificates import Authority, Certificate
 from tests.collector.everything_once import assert_everything_is_there_once
 from tests.collector.pipeline import Collector, Service, experiment_of, ranks, training
-from tests.e2e.jobs import environment, finished, until
+from tests.e2e.jobs import all_finished, environment, finished, processes, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -148,6 +149,29 @@ def test_a_rank_with_something_wrong_is_refused_and_both_sides_say_why(
         program.kill()
 
     assert said.rank in line
+
+
+def test_a_service_that_hangs_when_a_rank_leaves_does_not_hide_that_it_was_not_trusted(
+    hops: Hops, tmp_path: Path
+) -> None:
+    expired_certificate({}, hops)
+    service = service_of(hops, tmp_path)
+    service.launch()
+    try:
+        until(lambda: listens(service.http), seconds=60)
+        rank = environment(
+            OTEL_ML_EXPERIMENT_ID=experiment_of(tmp_path), XDG_RUNTIME_DIR=tmp_path, OTEL_ML_TOKEN=TOKEN,
+            OTEL_EXPORTER_OTLP_CERTIFICATE=hops.authority.file, OTEL_EXPORTER_OTLP_ENDPOINT=f"https://{service.http}",
+        )  # fmt: skip
+        with processes([([sys.executable, "-m", "tests.e2e.loop", 100, 0.05], rank)], tmp_path) as started:
+            until(lambda: "Refused a sender: the TLS handshake failed" in service.said, seconds=60)
+            assert service.process is not None
+            service.process.send_signal(signal.SIGSTOP)
+            [line] = all_finished(started)
+    finally:
+        service.kill()
+
+    assert "certificate verify failed" in line
 
 
 def listens(address: str) -> bool:

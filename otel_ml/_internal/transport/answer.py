@@ -28,6 +28,7 @@ class Answer:
         retry_after: seconds the receiver asks to wait.
         rejected: points of an accepted request that were not (`partial_success`), said in `message`.
         notices: how many notices the service has for the job, None where it is not an otel_ml service.
+        timed_out: of a `retry`, whether nothing was said in the time that was given, which may have been short.
         obstacle: of a `retry` that a person has to put right, the section of the catalogue that says how.
     """
 
@@ -37,6 +38,7 @@ class Answer:
     rejected: int = 0
     message: str = ""
     notices: int | None = None
+    timed_out: bool = False
     obstacle: Obstacle | None = None
 
 

@@ -36,7 +36,7 @@ class BackgroundTransport:
         self._background = SingleThreadExecutor()
 
     def post(self, path: str, body: bytes, timeout: float) -> Answer:
-        given_up = Answer("retry", "no answer before the process ended")
+        given_up = Answer("retry", "no answer before the process ended", timed_out=True)
         return self._wait_for(lambda: self._transport.post(path, body, timeout), given_up)
 
     def get(self, path: str, timeout: float) -> bytes | None:

@@ -37,6 +37,12 @@ def answer_of(code: str, details: str, trailers: Iterable[tuple[str, str | bytes
         details: what the server said, or grpcio of the connection.
         trailers: metadata after the answer.
         where: host and port.
+
+    Examples:
+        >>> answer_of("DEADLINE_EXCEEDED", "Deadline Exceeded", (), "gateway:4317").timed_out
+        True
+        >>> answer_of("UNAVAILABLE", "certificate verify failed", (), "gateway:4317").timed_out
+        False
     """
     reason = f"{code}: {details}"
     if code in _SIZED and _TOO_LARGE.search(details):
@@ -46,7 +52,7 @@ def answer_of(code: str, details: str, trailers: Iterable[tuple[str, str | bytes
         return Answer("retry", reason=said, obstacle="other-protocol")
     wish = _retry_delay(trailers)
     if code in RETRYABLE or (code == "RESOURCE_EXHAUSTED" and wish is not None):
-        return Answer("retry", reason=reason, retry_after=wish)
+        return Answer("retry", reason=reason, retry_after=wish, timed_out=code == "DEADLINE_EXCEEDED")
     return denied(reason) if code in DENIED else Answer("refused", reason=reason)
 
 

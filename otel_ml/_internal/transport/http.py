@@ -320,4 +320,4 @@ def _unreachable(url: str, error: Exception) -> Answer:
             said = _speaks_grpc(target, "hangs up, and is usually gRPC's port")
             return Answer("retry", reason=said, obstacle="other-protocol")
         reason += f" (if it speaks TLS, write https://{target.authority})"
-    return Answer("retry", reason=reason)
+    return Answer("retry", reason=reason, timed_out=isinstance(error, TimeoutError))

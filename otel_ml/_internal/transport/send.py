@@ -66,7 +66,8 @@ class Sender:
         delivered: points acknowledged.
         refused: reason → points that the receiver will never take.
         refused_records: the same of events and spans, which are not values.
-        last_error: why the newest attempt did not arrive, empty once one does.
+        last_error: why the newest attempt did not arrive, empty once one does. One that ran out of time, as the last
+            one of a process that leaves may, says nothing against what was said before it.
         notices: how many notices the service had at the last answer; None: no otel_ml service answered.
         answers: how many requests were answered for good.
     """
@@ -94,6 +95,7 @@ class Sender:
         self._batch: Batch | None = None
         self._failures = 0
         self._failing_since: float | None = None
+        self._reason = ""  # of the attempts that fail, the last one that was given
         self._not_before = 0.0
         self._most = MAX_BYTES
         self._told: dict[str, set[str]] = {}
@@ -195,7 +197,9 @@ class Sender:
         return Batch(count, requests, held)
 
     def _postpone(self, answer: Answer) -> None:
-        self.last_error = answer.reason
+        self._reason = self._reason if answer.timed_out else answer.reason
+        is_known = answer.timed_out and self._reason
+        self.last_error = f"{self._reason}; then {answer.reason}" if is_known else answer.reason
         now = self._clock()
         self._failing_since = now if self._failing_since is None else self._failing_since
         report_send_error(answer, partial(self._say, about=""), failing_s=now - self._failing_since)
@@ -212,6 +216,7 @@ class Sender:
     def _settle(self, request: Request, answer: Answer) -> None:
         self._failures = 0
         self._failing_since = None
+        self._reason = ""
         self.answers += 1
         self.delivered += request.points
         if answer.outcome == "ok":

@@ -150,7 +150,7 @@ def test_a_receiver_that_never_answers_is_given_up_after_the_timeout() -> None:
 
         answer = transport.post("/v1/metrics", BODY, 0.2)
 
-    assert (answer.outcome, answer.reason) == ("retry", "unreachable: timed out")
+    assert (answer.outcome, answer.reason, answer.timed_out) == ("retry", "unreachable: timed out", True)
 
 
 def test_a_kept_connection_that_the_receiver_closed_is_opened_again(server: OtlpServer) -> None:

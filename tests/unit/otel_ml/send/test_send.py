@@ -344,3 +344,27 @@ def test_what_a_receiver_has_refused_and_cannot_be_read_again_is_lost(
     assert sender.send(200.0)
 
     assert [(one.reason, one.frames) for one in lost] == [("spool_unreadable", {"L": 1})]
+
+
+def test_an_attempt_that_ran_out_of_time_does_not_hide_why_those_before_it_failed(
+    sender: Sender, receiver: Receiver, clock: Clock
+) -> None:
+    untrusted = Answer("retry", reason="unreachable: certificate verify failed")
+    silent = Answer("retry", reason="unreachable: timed out", timed_out=True)
+    sender.spool.append(Frame("M", b"m"))
+
+    def why(answer: Answer) -> str:
+        clock.now += 10
+        receiver.answers = [answer]
+        assert not sender.send(clock.now + 1)
+        return sender.last_error
+
+    assert why(silent) == "unreachable: timed out"
+    assert why(untrusted) == "unreachable: certificate verify failed"
+    for _ in range(2):
+        assert why(silent) == "unreachable: certificate verify failed; then unreachable: timed out"
+    assert why(Answer("retry", reason="HTTP 503")) == "HTTP 503"
+    clock.now += 10
+    assert sender.send(clock.now + 1)
+    sender.spool.append(Frame("M", b"m"))
+    assert why(silent) == "unreachable: timed out"
