@@ -59,7 +59,9 @@ class Timer(NamedTuple):
 
 def timers(history: History) -> list[Timer]:
     """Return all timers, the one with the largest total first."""
-    found = [_timer(history, key, place, name) for key, place, name in _named(history)]
+    named = list(_named(history))
+    accounts = {(axis, place): _account(history, axis, place) for (axis, _), place, _ in named}
+    found = [_timer(history, key, place, name, accounts[key.axis, place]) for key, place, name in named]
     return sorted(found, key=lambda timer: -timer.total_s)
 
 
@@ -85,14 +87,37 @@ def _is_rank(last: str) -> bool:
     return re.fullmatch(r"rank_\d+", last) is not None
 
 
-def _timer(history: History, key: SeriesName, place: str, name: str) -> Timer:
+_ByRank = Mapping[int, float]
+"""Seconds that a timer exposed while a rank was at the front."""
+
+
+class _Account(NamedTuple):
+    """What the steps of a role and axis take.
+
+    Attributes:
+        whole_s: of all steps that were timed.
+        exposed: timer → what it exposes; empty where there is no account.
+        of_rank: whose it is; None where it is that of all ranks.
+    """
+
+    whole_s: float
+    exposed: Mapping[str, _ByRank]
+    of_rank: int | None
+
+
+def _account(history: History, axis: str, place: str) -> _Account:
+    whole = history.series.get(SeriesName(axis, f"{place}time/step"), {})
+    fronts = {phase: history.series[name] for phase, name in _fronts(history, axis, place).items()}
+    whole_s = sum(value for value in whole.values() if value >= 0)
+    return _Account(whole_s, _exposed(history, axis, place), account_rank(fronts))
+
+
+def _timer(history: History, key: SeriesName, place: str, name: str, account: _Account) -> Timer:
     series = history.series[key]
     values: Sequence[float] = [value for value in series.values() if value >= 0]
     whole = history.series.get(SeriesName(key.axis, f"{place}time/step"), {})
-    all_steps = sum(value for value in whole.values() if value >= 0)
     of_steps = sum(value for step, value in series.items() if value >= 0 and step in whole)  # one may have no end
-    account = _exposed(history, key.axis, place)
-    fronts = {phase: history.series[name] for phase, name in _fronts(history, key.axis, place).items()}
+    exposed = account.exposed
     return Timer(
         name=place + name,
         place=place,
@@ -100,15 +125,11 @@ def _timer(history: History, key: SeriesName, place: str, name: str) -> Timer:
         mean_s=fmean(values) if values else 0.0,
         longest_s=max(values, default=0.0),
         total_s=sum(values),
-        share=_share(account, name) if account else of_steps / all_steps if all_steps > 0 else None,
-        slowest=_at_the_front(account.get(name)) if account else _mostly_slowest(history, key),
-        of_rank=account_rank(fronts),
+        share=_share(exposed, name) if exposed else of_steps / account.whole_s if account.whole_s > 0 else None,
+        slowest=_at_the_front(exposed.get(name)) if exposed else _mostly_slowest(history, key),
+        of_rank=account.of_rank,
         last=max(series),
     )
-
-
-_ByRank = Mapping[int, float]
-"""Seconds that a timer exposed while a rank was at the front."""
 
 
 def _exposed(history: History, axis: str, place: str) -> dict[str, _ByRank]:

@@ -89,7 +89,7 @@ def between_steps(facts: RunFacts, place: Place, time: StepTime, steps: Iterable
     times, wanted = facts.times.get(place, {}), set(steps)
     restarts = {step for step, _ in facts.restarts.get(place, ())}
     known = sorted(step for step in times if step in time.seconds)
-    pairs = [(a, b) for a, b in pairwise(known) if b == a + 1 and {a, b} <= wanted and b not in restarts]
+    pairs = [(a, b) for a, b in pairwise(known) if b == a + 1 and a in wanted and b in wanted and b not in restarts]
     if time.source not in {"account", "timer"} or not pairs:
         return None
     # Less than nothing where the slowest rank was still in the step before: it is in both.
@@ -106,7 +106,7 @@ def one_rank_between(facts: RunFacts, place: Place, time: StepTime, steps: Seque
 
     Each rank's own clock counts, so hosts need not agree. It is not a fault: what it did there is in no timer.
     """
-    usual = median(time.seconds.values())
+    usual = time.usual_s(list(time.seconds))
     longer = {step: time.seconds[step] - usual for step in steps if time.seconds[step] > (1 + _LONGER) * usual}
     looked_at = sorted(sorted(longer, key=lambda step: -longer[step])[:_LOOKED_AT])
     return [one for step in looked_at for one in _late(facts, place, step, longer[step])]

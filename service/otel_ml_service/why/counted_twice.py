@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from statistics import median
+
+import numpy as np
 
 __all__ = ["counted_twice", "passed_s"]
 
@@ -35,7 +36,7 @@ def counted_twice(
     """
     found: dict[int, float] = {}
     for before, step in pairwise(sorted(longer)):
-        if step != before + 1 or before in found or not {before - 1, step} <= times.keys():
+        if step != before + 1 or before in found or before - 1 not in times or step not in times:
             continue
         passed_s, both = times[step] - times[before - 1], (seconds[before], seconds[step])
         twice_s, longer_s = sum(both) - passed_s, min(longer[before], longer[step])
@@ -47,6 +48,6 @@ def counted_twice(
 
 def passed_s(seconds: Mapping[int, float], times: Mapping[int, float]) -> float:
     """Return the seconds that passed in steps: all that they took, those that two have counted once."""
-    usual = median(seconds.values())
+    usual = float(np.median(np.fromiter(seconds.values(), np.float64, len(seconds))))
     longer = {step: of_it - usual for step, of_it in seconds.items() if of_it > usual}
     return sum(seconds.values()) - sum(counted_twice(longer, seconds, times).values())

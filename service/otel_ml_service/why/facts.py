@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from otel_ml.flatten import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
@@ -88,6 +88,8 @@ class Slow:
         return self.who != "nobody"
 
 
+T = TypeVar("T")
+
 SpansBetween = Callable[..., Iterator[Span]]
 """(first and last nanosecond, bytes that a line has to hold, …) → spans, as `SpanBlocks.between()` has them."""
 
@@ -149,10 +151,11 @@ class RunFacts:
     hosts: Callable[[], Mapping[str, Mapping[int, str]]] = _nowhere
     stages: Callable[[str], Mapping[int, int]] = _of_no_stage
     _attempts: dict[Place, int] = field(default_factory=dict)
-    _orders: dict[Place, _Order] = field(default_factory=dict)
+    _worked_out: dict[object, Any] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
         """Note what `History` does not keep."""
+        self._worked_out.clear()
         if isinstance(record, StepRecord):
             self._add_step(record)
         elif isinstance(record, Text) and record.step is not None and not is_own(record.name):
@@ -174,7 +177,6 @@ class RunFacts:
         if not record.amendment:
             # When a correction came says nothing of when the step was done.
             self.times.setdefault(place, {})[record.step] = record.time
-            self._orders.pop(place, None)
         # Seconds have no attempts, and wait for no rank.
         if record.axis == TIME_AXIS:
             return
@@ -221,7 +223,7 @@ class RunFacts:
 
     def spans_of_steps(self, place: Place, first: int, last: int, *wanted: bytes) -> Iterator[Span]:
         """Yield the stored spans of the time in which the steps `first` to `last` of a place were recorded."""
-        steps, times, done = self._in_order(place)
+        steps, times, done = self.once(RunFacts._in_order, place)
         begin, end = bisect_left(steps, first), bisect_right(steps, last)
         there = times[begin:end]
         if there:
@@ -231,12 +233,17 @@ class RunFacts:
 
     def _in_order(self, place: Place) -> _Order:
         times = self.times.get(place, {})
-        order = self._orders.get(place)
-        if order is None:  # hundreds of stretches of a long run are asked for
-            steps = sorted(times)
-            in_order = [times[step] for step in steps]
-            order = self._orders[place] = _Order(steps, in_order, list(accumulate(in_order, max)))
-        return order
+        steps = sorted(times)
+        in_order = [times[step] for step in steps]
+        return _Order(steps, in_order, list(accumulate(in_order, max)))
+
+    def once(self, work_out: Callable[[RunFacts, Place], T], place: Place) -> T:
+        """Return what is worked out of a place: of a long run it is asked for hundreds of times."""
+        key = work_out, place
+        if key not in self._worked_out:
+            self._worked_out[key] = work_out(self, place)
+        found: T = self._worked_out[key]
+        return found
 
     def place_of(self, axis: str, name: str) -> Place:
         """Return whose series a published name is."""

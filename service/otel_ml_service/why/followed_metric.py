@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +13,8 @@ from otel_ml_service.why.facts import Place, RunFacts
 from otel_ml_service.why.step_time import StepTime
 
 __all__ = ["follows", "follows_in_each_step"]
+
+Floats = npt.NDArray[np.float64]
 
 _FOLLOWS = 0.8
 """Correlation from which step time follows a metric."""
@@ -50,26 +50,30 @@ def _most_alike(facts: RunFacts, place: Place, around: Sequence[int], time: Step
 
 
 def _in_step(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
-    steps = [step for step in near if step in values]
-    changes = replace(time, seconds={b: time.seconds[b] - time.seconds[a] for a, b in pairwise(steps)})
-    of_values = {b: values[b] - values[a] for a, b in pairwise(steps)}
-    return min(_correlation(steps, time, values), _correlation(steps[1:], changes, of_values))
+    both = _both(near, time, values)
+    return min(_rank_correlation(both), _rank_correlation(np.diff(both, axis=1)))
 
 
 def _correlation(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
-    """Return the rank correlation (Spearman) over the steps that have both; 0 of fewer than 32, or without a change."""
+    return _rank_correlation(_both(near, time, values))
+
+
+def _both(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> Floats:
+    """Return the times (row 0) and the values (row 1) of the steps that have both."""
     steps = [step for step in near if step in values]
-    if len(steps) < _AS_MANY:
+    return np.array([np.fromiter(map(of.__getitem__, steps), np.float64, len(steps)) for of in (time.seconds, values)])
+
+
+def _rank_correlation(both: Floats) -> float:
+    """Return the rank correlation (Spearman) of two rows; 0 of fewer than 32 steps, or without a change."""
+    both = both[:, np.isfinite(both).all(axis=0)]
+    if both.shape[1] < _AS_MANY or (np.ptp(both, axis=1) == 0).any():
         return 0.0
-    table = np.array([[time.seconds[step], values[step]] for step in steps])
-    table = table[np.isfinite(table).all(axis=1)]
-    if len(table) < _AS_MANY or (np.ptp(table, axis=0) == 0).any():
-        return 0.0
-    times, of_metric = table.T
+    times, of_metric = both
     return float(np.corrcoef(_ranks(times), _ranks(of_metric))[0, 1])
 
 
-def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _ranks(values: Floats) -> Floats:
     """Return the place of each value among all; equal ones share the mean of theirs: a metric may have two values."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]

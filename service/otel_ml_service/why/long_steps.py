@@ -246,7 +246,7 @@ def long_steps(time: StepTime, axis: str, steps: Sequence[int], beside: Iterable
     shortest, third = (float(value) for value in np.quantile(lengths, (_SHORTEST, _TYPICAL), method="lower"))
     limit = third + _BEYOND * max(third - shortest, _LEAST * third)
     typical = tuple(step for step in known if time.seconds[step] <= limit)
-    typical_s = median(time.seconds[step] for step in typical)
+    typical_s = time.usual_s(typical)
     beyond = rows(step for step in known if time.seconds[step] > limit)
     # More in a row are another level, which is told as such.
     few = {step for row in beyond if len(row) < _LEVEL for step in row}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def grow(time: StepTime, steps: Sequence[int]) -> tuple[Sequence[int], Sequence[
     if len(steps) < _LEAST:
         return None
     calm = [calm_steps(time, steps[at * quarter : (at + 1) * quarter]) for at in range(4)]
-    levels = [median(time.seconds[step] for step in part) for part in calm]
+    levels = [time.usual_s(part) for part in calm]
     # Each fourth is longer than the one before: of equal ones the set has fewer.
     is_longer = levels == sorted(set(levels)) and levels[-1] > (1 + _NOTICED) * levels[0]
     if not is_longer or _order([time.seconds[step] for part in calm for step in part]) < _ORDERED:
@@ -59,7 +58,7 @@ def told_to_grow(facts: RunFacts, place: Place, time: StepTime, whole: Answer) -
     first, last = parts
     paths = by_paths(facts, place, time, first, last)
     phases = account(paths, *([step for step in part if step in paths.seconds] for part in (last, first)))
-    at_first, at_last = (median(time.seconds[step] for step in part) for part in (first, last))
+    at_first, at_last = (time.usual_s(part) for part in (first, last))
     longest = max(last, key=lambda step: time.seconds[step])
     where = "no timer says in what"
     if phases:
@@ -70,7 +69,7 @@ def told_to_grow(facts: RunFacts, place: Place, time: StepTime, whole: Answer) -
     return replace(
         whole,
         verdict="cannot tell",
-        effect=median(time.seconds[step] for step in time.seconds if begin <= step <= end) - at_first,
+        effect=time.usual_s([step for step in time.seconds if begin <= step <= end]) - at_first,
         explained=0.0,
         sentences=(
             f"{which}{of} took longer and longer: {seconds(at_first)} each in "

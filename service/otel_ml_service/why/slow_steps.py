@@ -220,8 +220,7 @@ def _meanwhile(facts: RunFacts, place: Place, effect: _Effect, time: StepTime, t
 
 
 def _varies(time: StepTime, steps: Sequence[int]) -> bool:
-    usual = median(time.seconds[step] for step in steps)
-    return 1.4826 * median(abs(time.seconds[step] - usual) for step in steps) > NOTICED * usual
+    return time.scatter_s(steps) > NOTICED * time.usual_s(steps)
 
 
 def _left_out(effect: _Effect, time: StepTime, place: Place) -> list[Evidence]:

@@ -8,7 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from statistics import fmean, median
+from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
 
 from otel_ml.wire.reductions import row_of
 from otel_ml_service.findings.whose_account import account_rank
@@ -78,6 +81,18 @@ class StepTime:
         """Whether phases add up to the step."""
         return self.source in {"account", "path"}
 
+    def usual_s(self, steps: Sequence[int]) -> float:
+        """Return the median of the seconds of some steps."""
+        return float(np.median(self._of(steps)))
+
+    def scatter_s(self, steps: Sequence[int]) -> float:
+        """Return by how much these steps differ: 1.4826 median deviations, the standard one of normal noise."""
+        seconds = self._of(steps)
+        return float(1.4826 * np.median(np.abs(seconds - np.median(seconds))))
+
+    def _of(self, steps: Sequence[int]) -> npt.NDArray[np.float64]:
+        return np.fromiter(map(self.seconds.__getitem__, steps), np.float64, len(steps))
+
     @property
     def of_rank(self) -> int | None:
         """Whose account it is, where phases take turns; None where it is that of all ranks, or none."""
@@ -89,15 +104,20 @@ def step_time(facts: RunFacts, place: Place, first: float = -math.inf, last: flo
 
     That has some of the steps `first` to `last`: the last ones of a job whose ranks were killed have no account.
     """
-    have = (one for one in _known_times(facts, place) if any(first <= step <= last for step in one.seconds))
+    every = facts.once(_known_times, place)
+    have = (one for one in every if any(first <= step <= last for step in one.seconds))
     if (known := next(have, None)) is not None:
         return known
     # Nothing has these steps: the best source that has any says how long others took.
-    *_, clock = every = list(_known_times(facts, place))
-    return next((one for one in every if one.seconds), clock)
+    return next((one for one in every if one.seconds), every[-1])
 
 
-def _known_times(facts: RunFacts, place: Place) -> Iterator[StepTime]:
+def _known_times(facts: RunFacts, place: Place) -> list[StepTime]:
+    """Return the times of steps from each source, the best one first; the last one may be empty."""
+    return list(_sources(facts, place))
+
+
+def _sources(facts: RunFacts, place: Place) -> Iterator[StepTime]:
     exposed = _named(facts, place, "time/exposed/")
     phases = {name: values for name, values in exposed.items() if not name.endswith("/rank")}
     account = _total(phases.values())
@@ -153,8 +173,9 @@ def usual_steps(time: StepTime, first: int, last: int, not_in: Sequence[tuple[in
 
     Fewer than 8 are none.
     """
-    steps = sorted(time.seconds)[WARM_UP:]
-    calm = [step for step in steps if not any(begin <= step <= end for begin, end in not_in)]
+    calm = sorted(time.seconds)[WARM_UP:]
+    for begin, end in not_in:
+        calm = [step for step in calm if not begin <= step <= end]
     before = [step for step in calm if step < first][-_USUAL:]
     after = [step for step in calm if step > last][:_USUAL]
     return before if len(before) >= _FEW else after if len(after) >= _FEW else []
@@ -173,10 +194,10 @@ def calm_steps(time: StepTime, steps: Sequence[int]) -> list[int]:
     """Return the steps without any that are far longer than the others."""
     if len(steps) < _FEW:
         return list(steps)
-    usual = median(time.seconds[step] for step in steps)
-    # 1.4826 median deviations are the standard deviation of normal noise; steps that are all alike vary by 2 % yet.
-    scatter = max(1.4826 * median(abs(time.seconds[step] - usual) for step in steps), usual / 50)
-    return [step for step in steps if time.seconds[step] <= usual + _PAUSE * scatter]
+    usual = time.usual_s(steps)
+    scatter = max(time.scatter_s(steps), usual / 50)  # steps that are all alike vary by 2 % yet
+    longest = usual + _PAUSE * scatter
+    return [step for step in steps if time.seconds[step] <= longest]
 
 
 def account(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> tuple[Phase, ...]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from statistics import fmean, median
+
+import numpy as np
 
 from otel_ml.quantities import percent, seconds
 from otel_ml_exporters.records import Span
@@ -114,8 +117,11 @@ def _in_account(time: StepTime, steps: Iterable[int]) -> dict[int, float]:
 
 def _beyond_timers(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int]) -> dict[int, float]:
     other = _inside_or_elsewhere(facts, place, steps)
-    outer = [values for name, values in time.phases.items() if name not in other]
-    return {step: max(time.seconds[step] - sum(of.get(step, 0.0) for of in outer), 0.0) for step in steps}
+    timed = np.zeros(len(steps))
+    for name, values in time.phases.items():
+        if name not in other:
+            timed += np.fromiter(map(values.get, steps, repeat(0.0)), np.float64, len(steps))
+    return {step: max(time.seconds[step] - of_it, 0.0) for step, of_it in zip(steps, timed.tolist(), strict=True)}
 
 
 def _inside_or_elsewhere(facts: RunFacts, place: Place, steps: Sequence[int]) -> set[str]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
+from otel_ml_service.why.ask import Question, why
+from otel_ml_service.why.facts import facts_of
 from tests.unit.otel_ml_service.why.asking import SLOW, asked, texts
 from tests.unit.otel_ml_service.why.jobs import Values, job
 
@@ -65,3 +67,17 @@ def test_what_grows_with_the_data_is_told_as_that() -> None:
 
     assert answer.verdict == "coincided"
     assert "step time follows tokens" in answer.sentences[1]
+
+
+def test_of_a_run_that_goes_on_what_came_since_the_last_question_counts() -> None:
+    records = job(steps=400, values=cache(lambda step: 0.0001 * max(0, step - 100)))
+    early, late = records[:100], records[100:]
+    facts = facts_of("run", early)
+
+    assert "longer and longer" not in why(facts, Question()).sentences[0]
+    for record in late:
+        facts.add(record)
+        facts.history.add(record)
+
+    assert why(facts, Question()) == asked(records)
+    assert "longer and longer" in asked(records).sentences[0]
