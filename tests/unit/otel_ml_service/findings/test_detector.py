@@ -289,3 +289,34 @@ def test_steps_whose_numbers_go_up_by_more_than_one_are_steps_all_the_same(by: i
     assert found[1].last == 39 * by
     assert found[1].slowdown == pytest.approx(0.4, abs=0.05)
     assert found[1].extra_s == pytest.approx(0.4, abs=0.05)
+
+
+@pytest.mark.parametrize("timing", [(1,), (1, 3), (0, 1, 2)], ids=["one", "half", "all but one"])
+def test_what_a_rank_does_not_time_is_not_untimed_beside_those_who_do(timing: tuple[int, ...]) -> None:
+    compute = [0.3 if rank in timing else NAN for rank in range(4)]
+    untimed = [0.01 if rank in timing else 0.31 for rank in range(4)]
+
+    assert run(Detector(), range(40), untimed=untimed, compute=compute, step=[0.31] * 4) == []
+
+
+def test_of_two_ranks_the_one_without_timers_is_not_slow_outside_of_them() -> None:
+    assert run(Detector(), range(40), untimed=[0.01, 0.31], compute=[0.3, NAN], step=[0.31] * 2) == []
+
+
+def test_who_takes_longer_outside_of_its_timers_than_others_for_the_same_is_slow_though_it_times_less() -> None:
+    detector = Detector()
+    untimed, compute, all_reduce = [0.01, 0.01, 0.01, 0.51], [0.3, 0.3, 0.3, NAN], [0.21, 0.21, 0.21, 0.01]
+    run(detector, range(40), untimed=untimed, compute=compute, all_reduce=all_reduce, step=[0.52] * 4)
+
+    [found] = detector.open.values()
+    assert (found.rank, found.phase) == (3, "untimed")
+    assert found.extra_s == pytest.approx(0.2)
+
+
+def test_who_times_whole_steps_alone_is_slow_in_these() -> None:
+    detector = Detector()
+    run(detector, range(40), untimed=[0.01, 0.01, 0.01, 0.51], compute=[0.3, 0.3, 0.3, NAN], step=[0.31] * 3 + [0.51])
+
+    [found] = detector.open.values()
+    assert (found.rank, found.phase) == (3, "step")
+    assert found.extra_s == pytest.approx(0.2)
