@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
+from otel_ml_service.findings.medians import low_median
 from otel_ml_service.findings.peers import Groups, Peers, TimeOfAmounts, usual_of
+from otel_ml_service.findings.phases import STEP, UNTIMED
 from otel_ml_service.findings.step_timers import StepTimers
 
 __all__ = ["UsualTimes"]
@@ -67,6 +69,8 @@ class UsualTimes:
         for place in longest:
             known[place] = np.inf
         usual = usual_of(known, groups)
+        if UNTIMED in cells.phases:
+            _fill_in_untimed(usual, known, groups, cells.phases)
         usual[np.isinf(usual)] = np.nan  # most peers are slow and not heard: nobody knows
         self.amounts = timers.amounts
         if not timers.amounts:
@@ -80,3 +84,33 @@ class UsualTimes:
         allowed = np.fmax(usual, self._of_amounts.expected(known, timers.amounts, given, groups))
         self._excused = np.nan_to_num(np.maximum(np.minimum(seconds, allowed) - usual, 0.0))
         return allowed
+
+
+def _fill_in_untimed(usual: Floats, seconds: Floats, groups: Groups, columns: Mapping[str, int]) -> None:
+    """Write what a rank that lacks timers of its peers usually takes in none: what they time there is in none of its.
+
+    Who times nothing but whole steps is compared in these.
+
+    Args:
+        usual: [ranks, phases]; the column of what is in no timer is written where a rank lacks a timer.
+        seconds: of the step.
+        groups: rows of ranks that do the same work.
+        columns: of each phase.
+    """
+    untimed = columns[UNTIMED]
+    beside = [columns[phase] for phase in (UNTIMED, STEP) if phase in columns]
+    lacks = np.isnan(seconds)
+    times_nothing = np.delete(lacks, beside, axis=1).all(axis=1)
+    lacks[:, beside] = False
+    for rows in groups:
+        lacking = lacks[rows]
+        lacking &= ~lacking.all(axis=0)
+        if not lacking.any():
+            continue
+        times = np.where(np.isnan(seconds[rows]), 0.0, seconds[rows])
+        for missing in np.unique(lacking[lacking.any(axis=1)], axis=0):
+            alike = times[:, untimed] + times[:, missing].sum(axis=1)
+            alike[np.isnan(seconds[rows, untimed])] = np.nan
+            who = rows[(lacking == missing).all(axis=1)]
+            usual[who, untimed] = low_median(alike[:, None], least=2)
+    usual[times_nothing, untimed] = np.nan

@@ -13,10 +13,12 @@ from otel_ml_service.findings.step_timers import StepTimers, only_times
 NAN = float("nan")
 
 
-def run(detector: Detector, steps: range, **phases: list[float]) -> list[Finding]:
+def run(detector: Detector | StepFindings, steps: range, **phases: list[float]) -> list[Finding]:
     """Feed the same times at every step; return all changes."""
     seconds = only_times(np.array(list(phases.values())).T)
     timers = StepTimers(tuple(range(len(seconds))), tuple(phases), seconds)
+    if isinstance(detector, StepFindings):
+        return [change for step in steps for change in detector.step(step, timers, {})]
     return [change for step in steps for change in detector.step(step, timers)]
 
 
@@ -289,3 +291,74 @@ def test_steps_whose_numbers_go_up_by_more_than_one_are_steps_all_the_same(by: i
     assert found[1].last == 39 * by
     assert found[1].slowdown == pytest.approx(0.4, abs=0.05)
     assert found[1].extra_s == pytest.approx(0.4, abs=0.05)
+
+
+@pytest.mark.parametrize("timing", [(1,), (1, 3), (0, 1, 2)], ids=["one", "half", "all but one"])
+def test_what_a_rank_does_not_time_is_not_untimed_beside_those_who_do(timing: tuple[int, ...]) -> None:
+    compute = [0.3 if rank in timing else NAN for rank in range(4)]
+    untimed = [0.01 if rank in timing else 0.31 for rank in range(4)]
+
+    assert run(Detector(), range(40), untimed=untimed, compute=compute, step=[0.31] * 4) == []
+
+
+def test_of_two_ranks_the_one_without_timers_is_not_slow_outside_of_them() -> None:
+    assert run(Detector(), range(40), untimed=[0.01, 0.31], compute=[0.3, NAN], step=[0.31] * 2) == []
+
+
+def test_who_takes_longer_outside_of_its_timers_than_others_for_the_same_is_slow_though_it_times_less() -> None:
+    detector = Detector()
+    untimed, compute, all_reduce = [0.01, 0.01, 0.01, 0.51], [0.3, 0.3, 0.3, NAN], [0.21, 0.21, 0.21, 0.01]
+    run(detector, range(40), untimed=untimed, compute=compute, all_reduce=all_reduce, step=[0.52] * 4)
+
+    [found] = detector.open.values()
+    assert (found.rank, found.phase) == (3, "untimed")
+    assert found.extra_s == pytest.approx(0.2)
+
+
+def test_who_times_whole_steps_alone_is_slow_in_these() -> None:
+    detector = Detector()
+    run(detector, range(40), untimed=[0.01, 0.01, 0.01, 0.51], compute=[0.3, 0.3, 0.3, NAN], step=[0.31] * 3 + [0.51])
+
+    [found] = detector.open.values()
+    assert (found.rank, found.phase) == (3, "step")
+    assert found.extra_s == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("after", ["log", "optimizer"])
+def test_who_takes_long_after_all_have_met_is_slow_and_not_ahead_of_those_who_wait_for_it_in_the_next_step(
+    after: str,
+) -> None:
+    detector = StepFindings()
+    met = {"forward": [0.3] * 4, "all_reduce": [0.101, 0.101, 0.001, 0.101]}
+    run(detector, range(20), **met, **{after: [0.001, 0.001, 0.101, 0.001]})
+
+    [found] = detector.open.values()
+    assert (found.rank, found.phase) == (2, after)
+    assert (found.extra_s, found.saved_s) == pytest.approx((0.1, 0.1))
+
+
+def test_who_is_slow_between_two_collectives_of_one_timer_is_not_ahead_by_what_the_others_wait_in_them() -> None:
+    detector = Detector()
+    run(detector, range(20), all_gather=[0.13, 0.01, 0.13, 0.13], forward=[0.1, 0.22, 0.1, 0.1])
+
+    assert [(found.rank, found.phase) for found in detector.open.values()] == [(1, "forward")]
+
+
+def test_a_group_whose_ranks_keep_up_is_not_slow_where_it_waits_for_a_rank_of_another_group() -> None:
+    detector = Detector()
+    forward, tp_all_reduce = [0.1, 0.1, 0.14, 0.1], [0.01, 0.01, 0.01, 0.05]
+    run(detector, range(40), forward=forward, tp_all_reduce=tp_all_reduce, backward=[0.24, 0.24, 0.2, 0.2])
+
+    assert [(found.rank, found.phase) for found in detector.open.values()] == [(2, "forward")]
+
+
+def test_what_is_declared_to_be_work_is_no_collective_whatever_its_name() -> None:
+    timers = StepTimers(
+        tuple(range(3)),
+        ("all_gather", "backward"),
+        np.array([[0.0, 0.4], [0.1, 0.3], [0.1, 0.3]]),
+        kinds={"all_gather": "work"},
+    )
+    detector = Detector()
+
+    assert [change for step in range(20) for change in detector.step(step, timers)] == []
