@@ -9,8 +9,6 @@ import pytest
 import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Shard
-from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader, TensorDataset
 
 import otel_ml
@@ -115,6 +113,10 @@ def test_a_model_with_lazy_modules_is_recorded_without_their_sizes(captured: Cap
 
 
 def test_of_a_sharded_model_the_shard_of_this_process_is_counted(captured: Capture) -> None:
+    # It takes a second, and SymPy: workers that collect this file do not all run it.
+    from torch.distributed.tensor import DTensor, Shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
     distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     try:
         mesh = init_device_mesh("cpu", (2,))
