@@ -133,8 +133,9 @@ def _live(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
 
 
 def _page(run: RunFolder, board: RunBoard, out: Console) -> Group:
-    sentence = Text(printable(board.finding or board.remark), style="yellow", overflow="fold")
-    most = out.height - _FRAME - len(sentence.wrap(out, out.width))
+    # The screen wraps nothing by itself, so that addresses and commands stay whole.
+    sentence = Text(printable(board.finding or board.remark), style="yellow").wrap(out, out.width)
+    most = out.height - _FRAME - len(sentence)
     title = Text(printable(f"{run.experiment}/{run.name}  {standing(run, board.status)}"), style="bold")
     parts = [title, _line("  ".join([*_bar(board.progress), *_progress(board.progress)]))]
     phases = [f"{name} {percent(share)}" for name, share in board.phases.items()]
@@ -154,7 +155,7 @@ def _page(run: RunFolder, board: RunBoard, out: Console) -> Group:
         _line(f"of a step{whose}: {' · '.join(phases)}" if phases else ""),
         *_hosts(board.hosts),
         table,
-        sentence,
+        *sentence,
     )
 
 
