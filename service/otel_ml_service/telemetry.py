@@ -31,7 +31,8 @@ CATALOGUE: Final[Mapping[str, tuple[str, str]]] = {
     "lost": ("counter", "Values an exporter's backend does not take, by exporter."),
     "lag": ("gauge", "Records an exporter has still to write, by exporter."),
     "open_steps": ("gauge", "Steps that wait for a rank."),
-    "overhead_s": ("gauge", "Seconds the users' threads spent recording."),
+    "overhead_s": ("gauge", "Seconds the users' threads spent recording, of processes that have ended."),
+    "build_info": ("gauge", "1, with the version of the service."),
     "journal_bytes": ("gauge", "Bytes acknowledged and not yet decided."),
 }
 """Name → (Prometheus type, meaning).

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import yaml
 from otel_ml_exporters import PermanentExportError, Record
 from otel_ml_exporters.testing import RecordingExporter
 from tests.deployment.test_alerts import promtool
+from tests.docs.page import blocks_of
 from tests.e2e.jobs import ROOT
 from tests.integration.conftest import Bench
 from tests.otlp import FakeWriter
@@ -22,6 +25,10 @@ from tests.waiting import eventually
 MONITORING = ROOT / "monitoring"
 RULES = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"][0]["rules"]
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
+PAGE = ROOT / "docs" / "operations.md"
+[SCRAPE] = [
+    yaml.safe_load(block.code) for block in blocks_of(PAGE) if block.argument == "tests/integration/test_monitoring.py"
+]
 NAME = re.compile(r"\botel_ml_\w+")
 
 
@@ -79,9 +86,28 @@ def test_what_a_message_says_of_an_alert_is_a_label_of_its_metric(bench: Bench) 
 
 
 def test_the_page_says_of_each_alert_what_to_do() -> None:
-    told = re.findall(r"^\| `(OtelMl\w+)` \|", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    told = re.findall(r"^\| `(OtelMl\w+)` \|", PAGE.read_text(), re.MULTILINE)
 
     assert told == [rule["alert"] for rule in RULES]
+
+
+def test_the_job_of_the_page_and_of_the_chart_is_the_one_that_the_rules_ask_for() -> None:
+    [asked] = {job for rule in RULES for job in re.findall(r'job="(\w+)"', rule["expr"])}
+    [scraped] = SCRAPE["scrape_configs"]
+    chart = (ROOT / "deploy" / "helm" / "otel-ml" / "templates" / "service-monitor.yaml").read_text()
+
+    assert scraped["job_name"] == asked
+    assert f"{{targetLabel: job, replacement: {asked}}}" in chart
+
+
+@pytest.mark.full  # `.ci/kubernetes` has brought promtool
+def test_the_scrape_job_of_the_page_is_one_for_prometheus(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a-token")
+    shutil.copy(MONITORING / "alerts.yaml", tmp_path / "otel-ml-alerts.yaml")
+    written = re.sub(r"/etc/(?:otel-ml|prometheus)/", f"{tmp_path}/", yaml.safe_dump(SCRAPE))
+    (tmp_path / "prometheus.yml").write_text(written)
+
+    promtool("check", "config", tmp_path / "prometheus.yml")
 
 
 @pytest.mark.full  # `.ci/kubernetes` has brought promtool

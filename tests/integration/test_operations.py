@@ -32,7 +32,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.timeout(300)
 
 PAGE = ROOT / "docs" / "operations.md"
-BLOCKS = [block.code for block in blocks_of(PAGE) if block.marker == "run by"]
+BLOCKS = [block.code for block in blocks_of(PAGE) if block.argument == "tests/integration/test_operations.py"]
 CONFIG, SERVE, UNIT, TAKE_BOTH, GIVE_NEW, END_OLD, RENEW, BACK_UP, RESTORE, RETAIN, TASK_PROLOG, EPILOG = BLOCKS
 
 JOB = """
@@ -289,6 +289,30 @@ def test_the_unit_starts_the_service_and_stopping_it_ends_it_in_time(host: Host)
     assert host.stop() == 0
     assert int(unit["Service"]["TimeoutStopSec"]) >= 60
     assert host.stored() == [0]
+
+
+def test_the_formula_of_the_page_tells_what_a_rank_keeps_while_the_service_is_away(host: Host) -> None:
+    [row] = re.findall(r"\| a step of a rank, .*? \| (\d+) \+ v × \(n \+ (\d+)\) \|", PAGE.read_text())
+    [span] = re.findall(r"\| a span \| (\d+) \+ n \|", PAGE.read_text())
+    values, characters, spans, steps = 10, 30, 3, 300
+    job = """
+        import otel_ml
+        names = [f"{number:030d}" for number in range(10)]
+        with otel_ml.init("team", id="one"):
+            for step in range(300):
+                otel_ml.set_step(step)
+                for name in names[:3]:
+                    with otel_ml.timed(name):
+                        pass
+                otel_ml.log(dict.fromkeys(names[3:], 0.5))
+    """
+    away = environment(host.folder, {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{host.port}"})
+    process = start(job, away, host.folder)
+    process.communicate(timeout=90)
+
+    kept = sum(path.stat().st_size for path in Path(away["XDG_RUNTIME_DIR"]).rglob("*.spool"))
+    told = int(row[0]) + values * (characters + 5 + int(row[1])) + spans * (int(span) + characters)
+    assert 0.75 < told * steps / kept < 1.35
 
 
 @pytest.mark.parametrize("steps", [2_000])

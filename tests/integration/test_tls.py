@@ -62,6 +62,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
     ours, others = authority(folder, "ours"), authority(folder, "others")
     return {
         "ours": ours,
+        "others": others,
         "server": issued(ours, "server"),
         "rank": issued(ours, "rank"),
         "stranger": issued(others, "stranger"),
@@ -132,6 +133,28 @@ def test_with_a_client_ca_ranks_with_its_certificates_are_served(
     send_grpc(service, pairs["ours"], pairs["rank"], 1)
 
     eventually(lambda: arrived(recording) == {1})
+
+
+def test_an_authority_that_is_taken_out_of_the_file_of_client_ca_is_not_trusted_anymore(
+    bench: Bench, pairs: dict[str, Pair], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trusted = tmp_path / "clients.pem"
+    shutil.copy(pairs["ours"].certificate, trusted)
+    files = TlsFiles(pairs["server"].certificate, pairs["server"].key, trusted)
+    service = bench.service(grpc=("127.0.0.1", 0), tls=files)
+    assert send_http(service, pairs["ours"], pairs["rank"], 1) == 200
+
+    shutil.copy(pairs["others"].certificate, tmp_path / "new.pem")
+    (tmp_path / "new.pem").replace(trusted)
+
+    with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
+        send_http(service, pairs["ours"], pairs["rank"], 2)
+    assert send_http(service, pairs["ours"], pairs["stranger"], 2) == 200
+    with pytest.raises(grpc.RpcError):
+        send_grpc(service, pairs["ours"], pairs["rank"], 2)
+    send_grpc(service, pairs["ours"], pairs["stranger"], 2)
+    [refused] = [line for line in caplog.messages if "certificate is not taken" in line]
+    assert "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE" in refused
 
 
 @pytest.mark.parametrize("client", [None, "stranger"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from os import PathLike
 from typing import Any, ClassVar, Literal
 
@@ -17,6 +18,7 @@ from otel_ml.compat.itwinai.session import Joined
 from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
+from otel_ml.sqlite_address import sqlite_uri
 
 __all__ = ["ConsoleLogger", "MLFlowLogger", "TensorBoardLogger", "WandBLogger"]
 
@@ -40,8 +42,10 @@ def _is_on_device(item: Any) -> bool:
 
 
 def _database() -> str:
-    """Return what the exporter writes to where nothing says otherwise."""
-    return f"sqlite:///{Config.from_env().dir / 'mlflow.db'}"
+    """Return what the exporter writes to where nothing says otherwise; empty where the exporter has to refuse it."""
+    with suppress(ConfigError):
+        return sqlite_uri(Config.from_env().dir / "mlflow.db")
+    return ""
 
 
 class MLFlowLogger(Logger):

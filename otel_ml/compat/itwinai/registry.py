@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from otel_ml import Run
 from otel_ml.quantities import seconds
+from otel_ml.sqlite_address import database_of, sqlite_uri
 from otel_ml.warn_once import reporter
 from otel_ml.wire.safe_names import unique_path
 
@@ -19,9 +19,6 @@ __all__ = ["ToRegister", "register"]
 
 TIMEOUT_S = 15.0
 """For the service to have opened the run in MLflow, and for MLflow to answer; the program has ended training."""
-
-
-_SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True)
@@ -68,11 +65,11 @@ def _register(missing: list[ToRegister], run: Run) -> None:
     import mlflow
     from mlflow.exceptions import MlflowException
 
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or (run.dir and f"sqlite:///{run.dir.resolve().parents[1]}/mlflow.db")
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or (run.dir and sqlite_uri(run.dir.resolve().parents[1] / "mlflow.db"))
     if not uri:
         raise LookupError("neither MLFLOW_TRACKING_URI nor a folder of the run is known")
     # A database that is not there yet is made by the service; MLflow's client would make it too, at the same time.
-    if uri.startswith(_SQLITE) and not _until(lambda: Path(uri.removeprefix(_SQLITE)).exists()):
+    if (database := database_of(uri)) and not _until(database.exists):
         raise LookupError(f"{uri!r} is not there")
     client = mlflow.MlflowClient(uri)
     stored = _until(lambda: _stored(client, run))

@@ -5,27 +5,27 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import socket
 import subprocess
 import time
 import urllib.request
 import webbrowser
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from otel_ml._internal.transport.python_command import python_command
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml.quantities import seconds
-from otel_ml_exporters.mlflow_run_search import sqlite_uri
+from otel_ml.sqlite_address import sqlite_uri
 from otel_ml_service.cli.packages import installed_version
 from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.screen import screen
+from otel_ml_service.cli.termination import put_away_when_terminated
 from otel_ml_service.stored_runs.deliveries import deliveries, delivering
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 
@@ -110,8 +110,16 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
         return
     viewer = _chosen(folder, viewer_name)
     port = port or _free_port()
-    for number in (signal.SIGTERM, signal.SIGHUP):  # of a terminal that closes, of systemd, of `timeout`
-        signal.signal(number, _end)
+    with put_away_when_terminated(), _started(viewer, port) as process:
+        _wait_until_it_answers(process, viewer, port)
+        url = viewer.page(f"http://127.0.0.1:{port}/")
+        screen().note(f"{viewer.name} shows {folder.experiment}/{folder.name}. Ctrl-C ends it.")
+        _show(viewer.name, url, folder, as_json=as_json, in_browser=not no_browser)
+        process.communicate()
+
+
+@contextmanager
+def _started(viewer: Viewer, port: int) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         python_command(*viewer.command(port)),
         env={**_QUIET, "PYTHONSAFEPATH": "1", **os.environ},
@@ -120,11 +128,7 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
         text=True,
     )
     try:
-        _wait_until_it_answers(process, viewer, port)
-        url = viewer.page(f"http://127.0.0.1:{port}/")
-        screen().note(f"{viewer.name} shows {folder.experiment}/{folder.name}. Ctrl-C ends it.")
-        _show(viewer.name, url, folder, as_json=as_json, in_browser=not no_browser)
-        process.communicate()
+        yield process
     finally:
         process.terminate()
         process.wait()
@@ -134,11 +138,6 @@ def _show(viewer: str, url: str, run: RunFolder, *, as_json: bool, in_browser: b
     click.echo(json.dumps({"id": run.id, "viewer": viewer, "url": url}) if as_json else url)
     if in_browser:
         webbrowser.open(url)
-
-
-def _end(number: int, frame: object) -> NoReturn:
-    """Leave as Ctrl-C does, so that the viewer ends, too."""
-    raise SystemExit(128 + number)
 
 
 def _is_for_wandb(run: RunFolder, name: str | None) -> bool:

@@ -32,8 +32,8 @@ from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, unfini
 __all__ = ["command"]
 
 
-_OTHERS = 5
-"""Unfinished runs that are listed one by one though they are not meant."""
+_FOLDERS = 3
+"""Folders that are named of runs that are not meant."""
 
 _Tell = Callable[[Mapping[str, object]], None]
 """Hands a program something; does nothing for a person, who reads sentences."""
@@ -164,11 +164,19 @@ def _list(found: Sequence[Unfinished], chosen: Sequence[Unfinished], base: Path,
     """Say what would be touched, and what is not, before anything is."""
     for run in chosen:
         output.line(f"{_described(run, base)}{_destination(run)}")
-    others = [run for run in found if run not in chosen]
-    for run in others[:_OTHERS]:
-        output.line(f"{_described(run, base)}. Left alone: otel-ml recover {run.id}, or --all")
-    if len(others) > _OTHERS:
-        output.line(f"{len(others) - _OTHERS} more are left alone: otel-ml recover --all --dry-run lists them")
+    if others := [run for run in found if run not in chosen]:
+        output.line(_not_meant(others))
+
+
+def _not_meant(runs: Sequence[Unfinished]) -> str:
+    """Return one line for all of them: on a host that many jobs use they are many, and nobody has asked for them."""
+    folders = sorted({str(run.origin or run.base) for run in runs})
+    named = ", ".join(folders[:_FOLDERS]) + (", …" if len(folders) > _FOLDERS else "")
+    is_one = len(runs) == 1
+    return (
+        f"{plural(len(runs), 'unfinished run')} of {named} {'is' if is_one else 'are'} left alone: "
+        f"otel-ml recover {runs[0].id if is_one else '--all --dry-run lists them'}"
+    )
 
 
 def _described(run: Unfinished, base: Path) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -35,8 +35,8 @@ __all__ = ["command"]
 _EVERY_S = 1.0
 """How often it looks: over SSH too each look is a screen of text."""
 
-_FRAME = 7
-"""Lines of the screen that are not metrics."""
+_FRAME = 6
+"""Lines of the screen that are neither metrics nor the sentence below them."""
 
 _IN_A_LINE = 5
 """Metrics of a line, where no terminal shows a table."""
@@ -129,11 +129,13 @@ def _lines(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
 def _live(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
     with Live(console=output.out, auto_refresh=False) as live:
         for board in boards:
-            size = output.out.size
-            live.update(_page(run, board, size.height - _FRAME, size.width - _BESIDE_NAME), refresh=True)
+            live.update(_page(run, board, output.out), refresh=True)
 
 
-def _page(run: RunFolder, board: RunBoard, most: int, name_width: int) -> Group:
+def _page(run: RunFolder, board: RunBoard, out: Console) -> Group:
+    # The screen wraps nothing by itself, so that addresses and commands stay whole.
+    sentence = Text(printable(board.finding or board.remark), style="yellow").wrap(out, out.width)
+    most = out.height - _FRAME - len(sentence)
     title = Text(printable(f"{run.experiment}/{run.name}  {standing(run, board.status)}"), style="bold")
     parts = [title, _line("  ".join([*_bar(board.progress), *_progress(board.progress)]))]
     phases = [f"{name} {percent(share)}" for name, share in board.phases.items()]
@@ -144,14 +146,16 @@ def _page(run: RunFolder, board: RunBoard, most: int, name_width: int) -> Group:
     table.add_column("", no_wrap=True, style="cyan", max_width=_TREND)
     for name, values in board.metrics(max(1, most)).items():
         table.add_row(
-            Text(shortened(printable(name), name_width)), _last(name, values[-1]), spark(list(values), _TREND)
+            Text(shortened(printable(name), out.width - _BESIDE_NAME)),
+            _last(name, values[-1]),
+            spark(list(values), _TREND),
         )
     return Group(
         *parts,
         _line(f"of a step{whose}: {' · '.join(phases)}" if phases else ""),
         *_hosts(board.hosts),
         table,
-        _line(board.finding or board.remark, style="yellow"),
+        *sentence,
     )
 
 
@@ -172,8 +176,8 @@ def _last(name: str, value: float) -> str:
     return quantity(value, unit) if unit else significant(value, _DIGITS)
 
 
-def _line(text: str, style: str = "") -> Text:
-    return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
+def _line(text: str) -> Text:
+    return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
 
 def _bar(progress: Progress | None) -> list[str]:

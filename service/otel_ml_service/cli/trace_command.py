@@ -14,6 +14,7 @@ from otel_ml.quantities import seconds, size
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_service.cli.parameters import STEPS, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.termination import put_away_when_terminated
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.perfetto.selection import Found, Steps, gather
 from otel_ml_service.perfetto.trace_file import Written, write_trace
@@ -119,15 +120,16 @@ def _write(file: Path, found: Found, steps: Steps) -> Written:
     part = file.with_name(f"{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb", buffering=1 << 20) as content:
+        with put_away_when_terminated(), part.open("wb", buffering=1 << 20) as content:
             written = write_trace(found, steps, content)
         part.replace(file)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
         raise TraceError(
             f"The trace cannot be written to {str(file)!r}: {error.strerror or error}. Write it elsewhere with --out."
         ) from error
+    finally:  # also after Ctrl-C: a part of a trace is of no use
+        with contextlib.suppress(OSError):
+            part.unlink()
     return written
 
 

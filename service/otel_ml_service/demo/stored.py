@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from otel_ml.exceptions import OtelMLError
+from otel_ml.sqlite_address import sqlite_uri
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_exporters.records import StepRecord
 from otel_ml_service.stored_runs.follow_jsonl import Follower
@@ -78,7 +79,7 @@ def read_mlflow(run: RunFolder, reference: History) -> Stored:
     import mlflow
 
     database = run.path.parent.parent / "mlflow.db"
-    client = mlflow.MlflowClient(f"sqlite:///{database}")
+    client = mlflow.MlflowClient(sqlite_uri(database))
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     found = client.search_runs(experiments, f"tags.`otel_ml.run_id` = '{run.id}'")
     if len(found) != 1:

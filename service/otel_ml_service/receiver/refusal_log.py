@@ -102,6 +102,11 @@ def _handshake(error: ssl.SSLError) -> str:
         return "it does not speak TLS, and this port does. Its endpoint has to begin with https://."
     if error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "it showed no certificate, and the service asks for one (listen.tls.client_ca)."
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not taken ({error.verify_message}). Compare its OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE "
+            "with the authorities of listen.tls.client_ca, and both dates."
+        )
     return (
         f"the TLS handshake failed ({error.reason}). Compare its OTEL_EXPORTER_OTLP_CERTIFICATE with the authority of "
         "this service's certificate, and both dates."

@@ -41,7 +41,7 @@ class ServerCertificate:
         ConfigError: a file cannot be used.
 
     Attributes:
-        context: for OTLP/HTTP. It looks again at the beginning of each handshake; the next one has what is new.
+        context: for OTLP/HTTP. It looks again at the beginning of each handshake, which has what is new.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
@@ -50,13 +50,13 @@ class ServerCertificate:
         self._complaint = ""
         try:
             self._seen = self._stamps()
-            self.context = self._loaded()
+            self.context = self._newest = self._loaded()
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
                 f"The TLS files {str(certificate)!r}, {str(key)!r} cannot be used: {error}.", slug="tls-files"
             ) from error
         # Called in each handshake, also in one that names no server.
-        self.context.sni_callback = lambda *_: self._look_again()
+        self.context.sni_callback = lambda connection, *_: self._show_newest(connection)
 
     def current(self) -> PemFiles:
         """Return what the files hold, or held when they could last be used."""
@@ -64,14 +64,18 @@ class ServerCertificate:
         with self._lock:
             return self._usable
 
+    def _show_newest(self, connection: ssl.SSLObject) -> None:
+        """Another context, not the same one loaded again: that would go on trusting an authority that is taken away."""
+        self._look_again()
+        connection.context = self._newest
+
     def _look_again(self) -> None:
         with self._lock:
             try:
                 stamps = self._stamps()
                 if stamps == self._seen:
                     return
-                self._loaded()  # not into the one in use: a certificate without its key would break that
-                _load(self.context, *self._files)
+                self._newest = self._loaded()
                 self._seen, self._complaint = stamps, ""
                 _log.info("The TLS certificate %s was renewed: connections from now on have it.", self._files[0])
             except (OSError, ssl.SSLError) as error:
@@ -101,3 +105,4 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path, client_ca: Path
     if client_ca is not None:
         context.load_verify_locations(client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
+        context.num_tickets = 0  # with one of an earlier connection nobody's certificate would be looked at

@@ -32,13 +32,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
+from otel_ml.sqlite_address import database_of
 from otel_ml_exporters.backends.mlflow.errors import export_error
 from otel_ml_exporters.backends.mlflow.session import Session
 from otel_ml_exporters.backends.mlflow.tracking import load_mlflow, open_run, run_page, tracking_uri
 from otel_ml_exporters.errors import PermanentExportError, translated
 from otel_ml_exporters.exporter import Exporter, every_problems, renamed, require_started
 from otel_ml_exporters.file_identity import identity
-from otel_ml_exporters.mlflow_run_search import database_of, experiment_name
+from otel_ml_exporters.mlflow_run_search import experiment_name
 from otel_ml_exporters.records import Record, RunInfo, RunStatus
 
 __all__ = ["MlflowExporter"]

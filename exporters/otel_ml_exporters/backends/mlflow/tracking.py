@@ -18,10 +18,11 @@ from urllib.parse import urlsplit
 
 from otel_ml.exceptions import ConfigError, MissingDependencyError
 from otel_ml.redaction import redacted
+from otel_ml.sqlite_address import database_of, sqlite_uri
 from otel_ml.wire.safe_names import unique_path
 from otel_ml_exporters.backends.mlflow.tags import tags_of
 from otel_ml_exporters.errors import RetryableExportError
-from otel_ml_exporters.mlflow_run_search import RUN_ID, database_of, experiment_name, in_quotes, sqlite_uri
+from otel_ml_exporters.mlflow_run_search import RUN_ID, experiment_name, in_quotes
 from otel_ml_exporters.records import RunInfo
 
 if TYPE_CHECKING:

@@ -184,16 +184,20 @@ def test_recover_adopts_no_run_whose_folder_cannot_be_used_and_goes_on_with_the_
     assert not (tmp_path / "here").exists()
 
 
-def test_recover_lists_few_of_the_runs_that_it_leaves_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [["03dead"], []])
+def test_recover_has_one_line_for_all_runs_of_other_folders_that_it_leaves_alone(
+    tmp_path: Path, named: list[str]
+) -> None:
     for number in range(8):
         left_by_a_dead_service(tmp_path, f"0{number}dead")
-
     here = {"OTEL_ML_DIR": str(tmp_path / "here"), "OTEL_ML_END_SILENCE": "1000"}
-    named = otel_ml(tmp_path, "recover", "03dead", "--dry-run", **here).stdout.splitlines()
 
-    assert named[0].startswith("digits/03dead: not finished")
-    assert ["Left alone" in line for line in named[1:6]] == [True] * 5
-    assert named[6:] == ["2 more are left alone: otel-ml recover --all --dry-run lists them"]
+    listed = otel_ml(tmp_path, "recover", *named, "--dry-run", **here).stdout.splitlines()
+
+    meant = [line for line in listed if line.startswith("digits/")]
+    assert [line.partition(":")[0] for line in meant] == [f"digits/{run_id}" for run_id in named]
+    left = f"{8 - len(named)} unfinished runs of {tmp_path / 'elsewhere'} are left alone"
+    assert [line for line in listed if "left alone" in line] == [f"{left}: otel-ml recover --all --dry-run lists them"]
 
 
 def test_recover_leaves_runs_of_other_folders_alone_unless_they_are_named(tmp_path: Path) -> None:
@@ -207,10 +211,10 @@ def test_recover_leaves_runs_of_other_folders_alone_unless_they_are_named(tmp_pa
     by_folder = otel_ml(tmp_path, "recover", "--dir", str(tmp_path / "elsewhere"), **here)
 
     assert (unnamed.returncode, unknown.returncode, named.returncode, by_folder.returncode) == (0, 1, 0, 0)
-    assert f"it belongs to {first.path}. Left alone: otel-ml recover 01dead, or --all" in unnamed.stdout
+    assert f"2 unfinished runs of {first.path.parents[1]} are left alone: otel-ml recover --all" in unnamed.stdout
     assert "There is no run in" in unknown.stderr
     assert untouched == [False, False]
-    assert "02dead: not finished, 1 spool of workers; it belongs to" in named.stdout.partition("delivered to")[0]
+    assert f"1 unfinished run of {first.path.parents[1]} is left alone: otel-ml recover 02dead" in named.stdout
     assert not named.stdout.count("02dead: 10 values")
     assert [len(history(records(folder)).get("loss")) for folder in (first, second)] == [10, 10]
 

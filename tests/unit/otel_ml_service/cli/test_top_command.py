@@ -13,6 +13,7 @@ import pytest
 
 from otel_ml_exporters.records import Params, StepRecord, Table
 from otel_ml_service.cli.run_board import RunBoard
+from otel_ml_service.cli.time_account import finding_lines
 from otel_ml_service.findings.finding import COLUMNS, Finding, row_of
 from otel_ml_service.storage.outbox import Outbox
 from tests.recorded_run import digits_records, write_run
@@ -161,6 +162,23 @@ def test_a_run_whose_file_is_replaced_meanwhile_is_shown_as_it_is_now(tmp_path: 
 
 def until_line(lines: Iterable[str], begin: str) -> None:
     assert any(line.startswith(begin) for line in lines)
+
+
+def test_in_a_terminal_a_finding_goes_on_in_further_lines_and_the_screen_is_not_higher_for_it(tmp_path: Path) -> None:
+    finding = Finding("slow", 2, "forward", "critical", 40, 279, slowdown=2.0, extra_s=0.025, cost_s=6.0, saved_s=0.02)
+    *records, end = digits_records(steps=50)
+    told = Table(end.seq, 3.0, "otel_ml/findings", "step", 2, COLUMNS, (row_of(finding),))
+    many = row(200, 5.0, {f"loss/{number}": 1.0 for number in range(30)})
+    write_run(tmp_path, "01abc", [*records, many, told])
+
+    _, text = in_a_terminal(tmp_path, "top", "01abc", NO_COLOR="1")
+
+    [sentence] = finding_lines(told)
+    screen = text.rpartition("\x1b[2K")[2]  # what is drawn after the one before is wiped out
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).replace("\r", "").strip().split("\n")
+    assert len(sentence) > 80
+    assert sentence in " ".join(" ".join(lines).split())
+    assert len(lines) <= 24
 
 
 @pytest.mark.parametrize("colors", [{"NO_COLOR": "1"}, {}], ids=["no colors", "colors"])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
+import subprocess
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +22,7 @@ from otel_ml_service.perfetto.trace_file import write_trace
 from otel_ml_service.storage.outbox import Outbox
 from tests.perfetto_trace import read_trace
 from tests.recorded_run import digits_records, write_run
+from tests.unit.otel_ml_service.cli.program import PROGRAM
 from tests.unit.otel_ml_service.perfetto.traced_runs import (
     MS,
     T0,
@@ -279,6 +283,22 @@ def test_a_place_that_cannot_be_written_is_an_error_that_names_it(
 
     assert main(["trace", "-o", str(tmp_path / "file" / "t")]) == 1
     assert "The trace cannot be written to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_trace_that_is_interrupted_leaves_no_part_of_it(tmp_path: Path, number: signal.Signals) -> None:
+    run = write_run(tmp_path, "01abc", batches(steps_of(ranks=12, steps=100)))
+    part = tmp_path / "t.pftrace.part"
+    os.mkfifo(part)  # more than it takes at once: the command is in the middle as long as nobody reads
+    with subprocess.Popen([*PROGRAM, "trace", str(run.path), "-o", "t.pftrace"], cwd=tmp_path) as process:
+        reader = os.open(part, os.O_RDONLY)
+        os.read(reader, 1)
+        process.send_signal(number)
+        process.wait()
+        os.close(reader)
+
+    assert process.returncode == 128 + number
+    assert list(tmp_path.glob("t.pftrace*")) == []
 
 
 def test_the_command_says_as_json_what_is_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

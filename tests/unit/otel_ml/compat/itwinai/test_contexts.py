@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
 
 import otel_ml
 from otel_ml.compat.itwinai import (
@@ -33,6 +34,23 @@ def test_logging_before_there_is_a_context_is_an_error(make: type[Logger]) -> No
         make().save_hyperparameters({"lr": 0.1})
     with pytest.raises(RuntimeError):
         make().destroy_logger_context()
+
+
+@pytest.mark.parametrize("name", ["runs", "lr%3D0.1", "100%"])
+def test_mlflows_database_is_in_the_folder_of_runs_whatever_that_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path / name))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    uri = MLFlowLogger().tracking_uri
+
+    (tmp_path / name).mkdir()
+    engine = create_engine(uri)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE made (x INTEGER)"))
+    engine.dispose()
+    assert (tmp_path / name / "mlflow.db").stat().st_size > 0
 
 
 @pytest.mark.parametrize("make", [MLFlowLogger, lambda: LoggersCollection([ConsoleLogger(), TensorBoardLogger()])])

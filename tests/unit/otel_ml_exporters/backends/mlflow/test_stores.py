@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
+from otel_ml.sqlite_address import database_of, sqlite_uri
 from otel_ml_exporters.backends.mlflow.artifacts import _thumbnail  # private: MLflow itself takes a minute to import
-from otel_ml_exporters.mlflow_run_search import database_of, sqlite_uri
 
 
 @pytest.mark.parametrize("name", ["runs", "my%20runs", "who?", "a%41#b & c", "100%", "é 😀", "a\nb"])

@@ -1,0 +1,28 @@
+"""What a command has begun is put away when SIGTERM or SIGHUP ends it, as after Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+__all__ = ["put_away_when_terminated"]
+
+
+@contextmanager
+def put_away_when_terminated() -> Iterator[None]:
+    """Have what is inside end with its `finally` blocks where a signal would end the process.
+
+    Such a signal comes from a terminal that closes, from systemd, from `timeout`.
+    """
+    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
