@@ -1,4 +1,4 @@
-"""A step that is a whole number is one in every layer, whatever its type: TensorBoard, MLflow and W&B take 3.0, too."""
+"""A step that is a whole number is one in every layer, whatever its type: TensorBoard and MLflow take 3.0, too."""
 
 from __future__ import annotations
 

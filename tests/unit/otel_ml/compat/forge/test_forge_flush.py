@@ -186,7 +186,6 @@ def test_a_name_that_is_no_text_is_written_as_one_and_the_others_are_flushed(cap
     assert {point.name for point in captured.points} == {"before", "3", "None", "after"}
 
 
-@pytest.mark.feature("F13", "better", "no run begins of which nothing would be recorded")
 def test_where_metrics_are_switched_off_backends_begin_no_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FORGE_DISABLE_METRICS", "true")
     monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path / "runs"))
