@@ -234,16 +234,18 @@ _Moments = tuple[int, float, float]
 
 
 def _chan(one: _Moments, other: _Moments) -> _Moments:
+    if not one[0] or not other[0]:
+        return one if one[0] else other  # the square of a distance of 1e200 is infinite, and times a count of 0 NaN
     count = one[0] + other[0]
-    if not count:
-        return one
     distance = other[1] - one[1]
     mean = one[1] + distance * other[0] / count
     return count, mean, one[2] + other[2] + distance * distance * one[0] * other[0] / count
 
 
 def _deviation(moments: _Moments) -> float:
-    count, _, m2 = moments
+    count, mean, m2 = moments
+    if not math.isfinite(mean):
+        return math.nan
     return math.sqrt(m2 / count) if count else 0.0
 
 

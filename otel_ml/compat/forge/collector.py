@@ -21,6 +21,7 @@ from otel_ml.compat.forge.merging import merged_metrics, say_failed
 from otel_ml.compat.forge.metric import Metric, Reduce, held_value
 from otel_ml.compat.forge.modes import LoggingMode, modes_from, publish, stream
 from otel_ml.compat.tracking.run_of_the_job import has_run
+from otel_ml.compat.tracking.step_axes import counted
 from otel_ml.warn_once import say
 
 __all__ = ["COLLECTOR", "MODES_VARIABLE", "Collector", "Place", "publish_merged"]
@@ -138,6 +139,7 @@ class Collector:
 
     def flush(self, global_step: int) -> dict[str, State]:
         """Record what waited at `global_step`; return the states of what only processes can reduce."""
+        global_step = counted(global_step)
         with self._lock:
             held, self._held = self._held, []
             own, self._own, self._own_since = self._own, {}, 0.0

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import otel_ml
 from otel_ml.compat.forge.collector import COLLECTOR, publish_merged
+from otel_ml.compat.forge.environment_variables import are_metrics_off
 from otel_ml.compat.forge.metric import Metric
 from otel_ml.compat.forge.modes import LoggingMode
 from otel_ml.compat.forge.states import State
@@ -220,6 +221,8 @@ async def get_or_create_metric_logger(proc_mesh: Any = None, process_name: str |
 def start(config: Mapping[str, Mapping[str, Any] | None], process_name: str | None, global_step: int) -> None:
     """Start the run that `config` describes, where none is active, and take its modes.
 
+    FORGE_DISABLE_METRICS makes it a no-op: no run begins of which nothing would be recorded.
+
     Args:
         config: backend → its options: `logging_mode` (`global_reduce` by default), W&B's `project`, `name`, `tags`,
             `notes`.
@@ -230,6 +233,8 @@ def start(config: Mapping[str, Mapping[str, Any] | None], process_name: str | No
     Raises:
         ConfigError: an option is wrong; all that are, in one message.
     """
+    if are_metrics_off():
+        return
     backends = {name: options or {} for name, options in config.items()}  # YAML's `console:` is None
     problems = [
         f"Backend {name!r}: logging_mode is {options['logging_mode']!r}, expected one of {_MODES}."

@@ -42,7 +42,7 @@ def publish(metric: Metric, modes: Iterable[LoggingMode], step: int | None) -> N
     is_global = LoggingMode.GLOBAL_REDUCE in modes
     is_per_rank = LoggingMode.PER_RANK_REDUCE in modes
     for name, options in _series(metric.reduction, is_global=is_global, is_per_rank=is_per_rank):
-        otel_ml.record(metric.key + name, metric.value, step=step, over=metric.over, **options)
+        otel_ml.record(f"{metric.key}{name}", metric.value, step=step, over=metric.over, **options)
 
 
 def stream(metric: Metric, number: int) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from otel_ml.compat.itwinai.backends import MLFlowLogger
-from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.exceptions import ConfigError
@@ -17,7 +16,8 @@ __all__ = ["LoggersCollection", "get_mlflow_logger"]
 class LoggersCollection(Logger):
     """Logs to all of `loggers`; each one's own `log_freq` and `log_on_workers` decide.
 
-    Something is recorded once, when one logger lets it pass, and then reaches all backends of the run.
+    Something is recorded once, when one logger lets it pass, and then reaches all backends of the run. A logger of a
+    class of the program's, whose `log()`, `save_hyperparameters()` or context is its own, is called, as in itwinai.
 
     Args:
         loggers: one of a type.
@@ -53,12 +53,15 @@ class LoggersCollection(Logger):
 
     def create_logger_context(self, rank: int = 0, **kwargs: Any) -> str | None:
         """Join the run once, for all loggers that log on this worker."""
-        if not self.is_initialized:
-            for logger in self.loggers:
-                logger.worker_rank = rank
+        if self.is_initialized:
+            return super().create_logger_context(rank, **kwargs)  # which says so, and changes nothing
+        for logger in self.every():
+            logger.worker_rank = rank
         run_id = super().create_logger_context(rank, **kwargs)
-        for logger in self.loggers:
-            logger.is_initialized = True
+        for logger in self.every():
+            logger.is_initialized = logger.is_initialized or not _has_own(logger, *_CONTEXT)
+        for logger in self.with_own(*_CONTEXT):
+            logger.create_logger_context(rank=rank, **kwargs)
         return run_id
 
     def destroy_logger_context(self) -> None:
@@ -68,13 +71,59 @@ class LoggersCollection(Logger):
             LoggerContextError: a RuntimeError; there is no context.
         """
         self._require_context()
-        for logger in self.loggers:
-            logger.part()
+        for logger in self.with_own(*_CONTEXT):
+            logger.destroy_logger_context()
+        for logger in self.every():
+            if not _has_own(logger, *_CONTEXT):
+                logger.part()
         super().destroy_logger_context()
 
+    def log(
+        self,
+        item: Any,
+        identifier: str,
+        kind: str = "metric",
+        step: int | None = None,
+        batch_idx: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Log `item` under the name `identifier`; see `LogMixin.log()`.
+
+        Raises:
+            LoggerContextError: a RuntimeError; there is no context.
+        """
+        super().log(item, identifier, kind, step, batch_idx, **kwargs)
+        for logger in self.with_own("log"):
+            logger.log(item=item, identifier=identifier, kind=kind, step=step, batch_idx=batch_idx, **kwargs)
+
+    def save_hyperparameters(self, params: Mapping[str, Any]) -> None:
+        """Log hyper-parameters.
+
+        Raises:
+            LoggerContextError: a RuntimeError; there is no context.
+        """
+        super().save_hyperparameters(params)
+        for logger in self.with_own("save_hyperparameters"):
+            logger.save_hyperparameters(params=params)
+
+    def every(self) -> Iterator[Logger]:
+        """Yield the loggers, and after each collection among them its own."""
+        for logger in self.loggers:
+            yield logger
+            if isinstance(logger, LoggersCollection):
+                yield from logger.every()
+
+    def with_own(self, *verbs: str) -> Iterator[Logger]:
+        """Yield the loggers, also of collections among them, whose class has one of the verbs of the program's own."""
+        for logger in self.loggers:
+            if _has_own(logger, *verbs):
+                yield logger
+            elif isinstance(logger, LoggersCollection):
+                yield from logger.with_own(*verbs)
+
     def passing(self, batch_idx: int | None) -> list[Logger]:
-        """Return the loggers that let something of this batch pass."""
-        return [logger for logger in self.loggers if logger.has_joined and logger.should_log(batch_idx)]
+        """Return the loggers that let something of this batch pass, and leave it to this collection to record it."""
+        return [one for logger in self.loggers if not _has_own(logger, "log") for one in logger.passing(batch_idx)]
 
     def init_arguments(self) -> dict[str, Any]:
         """Return what the loggers of this worker say together; of one argument the first logger's counts."""
@@ -91,12 +140,8 @@ class LoggersCollection(Logger):
     def begin(self, joined: Any) -> None:
         """Let the loggers of this worker record into the run."""
         for logger in self._chosen():
-            logger.become_part_of(joined)
-
-    def observe(self, entry: Entry) -> None:
-        """Let the loggers of this worker see what is logged, where this collection is in another."""
-        for logger in self._chosen():
-            logger.observe(entry)
+            if not _has_own(logger, *_CONTEXT):
+                logger.become_part_of(joined)
 
     def observe_parameters(self, params: Any) -> None:
         """Let the loggers of this worker see the hyper-parameters."""
@@ -105,6 +150,14 @@ class LoggersCollection(Logger):
 
     def _chosen(self) -> list[Logger]:
         return [logger for logger in self.loggers if logger.logs_on(self.worker_rank)]
+
+
+_CONTEXT = ("create_logger_context", "destroy_logger_context")
+
+
+def _has_own(logger: Logger, *verbs: str) -> bool:
+    """Whether one of the verbs is that of a subclass which the program has."""
+    return any(not str(getattr(type(logger), verb).__module__).startswith("otel_ml.") for verb in verbs)
 
 
 def get_mlflow_logger(logger: Logger | None) -> MLFlowLogger | None:

@@ -20,6 +20,7 @@ from otel_ml.compat.itwinai.kinds import NUMBERS
 from otel_ml.compat.itwinai.measure import Energy
 from otel_ml.compat.itwinai.record import record
 from otel_ml.compat.itwinai.session import SESSION, Joined
+from otel_ml.compat.tracking.step_axes import counted
 from otel_ml.exceptions import OtelMLError
 
 __all__ = ["EmptyLogger", "LogMixin", "Logger", "LoggerContextError"]
@@ -273,7 +274,7 @@ class Logger(LogMixin):
             item=item,
             identifier=str(identifier),
             kind=kind,
-            step=step,
+            step=counted(step),
             options=options,
             joined=self._joined,
             files=self._files,

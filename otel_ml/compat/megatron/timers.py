@@ -11,6 +11,7 @@ import otel_ml
 from otel_ml.compat.megatron import distributed
 from otel_ml.compat.megatron.names import published
 from otel_ml.compat.megatron.timer_text import text_of
+from otel_ml.compat.tracking.step_axes import counted
 from otel_ml.exceptions import ConfigError
 from otel_ml.warn_once import say
 
@@ -68,14 +69,13 @@ class Timer:
 
         `active_time()` stays.
         """
-        self._total += value
-        self._base = self._total - value
+        self._total, self._base = value, 0.0
         self._marks.clear()
 
     def reset(self) -> None:
         """Begin at 0 again, stopped: what runs is not counted. `active_time()` stays."""
         self._began = None
-        self._base = self._total
+        self._total = self._base = 0.0  # not a difference to what was: that of NaN would be NaN for ever
         self._marks.clear()
 
     def set_barrier_group(self, barrier_group: Any) -> None:
@@ -246,7 +246,7 @@ class Timers:
         }
         self._written.update(dict.fromkeys(new, iteration))
         if values:
-            otel_ml.log(values, step=iteration, within="sum", reduce=_REDUCTIONS[self._option])
+            otel_ml.log(values, step=counted(iteration), within="sum", reduce=_REDUCTIONS[self._option])
 
     write_to_wandb = write
     write_to_mlflow = write

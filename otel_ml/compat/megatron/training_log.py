@@ -37,6 +37,9 @@ _GIVEN = {
 }
 """Argument of `log()` → name in the backends, title on the console, the field that has to be set."""
 
+_COUNTS = frozenset({"num-zeros"})
+"""What the console shows as it is, a whole number without digits after the point."""
+
 
 @dataclass
 class _Since:
@@ -154,7 +157,9 @@ class TrainingLog:
         if not self._config.skip_train_metrics_log and iteration % self._config.tensorboard_log_interval == 0:
             self._record(iteration, values, learning_rate, consumed_samples)
         if iteration % self._config.log_interval == 0:
-            self._show(iteration, values, learning_rate, consumed_samples, skipped_samples)
+            # Megatron's line has the loss scale also where the backends are not to have it.
+            shown = values if loss_scale is None else {**values, "loss-scale": loss_scale}
+            self._show(iteration, shown, learning_rate, consumed_samples, skipped_samples)
 
     @reports_unrecordable
     def validation(self, iteration: int, losses: Mapping[str, float], *, prefix: str | None = None) -> None:
@@ -236,7 +241,11 @@ class TrainingLog:
                 "losses": "",
                 "loss scale": _one(values.get("loss-scale"), ".1f"),
             }
-            titled = {title: _one(values.get(name), ".3f") for name, title, _ in _GIVEN.values() if title}
+            titled = {
+                title: _one(values.get(name), "" if name in _COUNTS else ".3f")
+                for name, title, _ in _GIVEN.values()
+                if title
+            }
             found = {title: value for title, value in {**shown, **titled}.items() if value is not None}
             arrived = replace(interval, totals=totals, nan=known[_NAN])
             return console_line(iteration, self._train_iters, arrived, found)
@@ -268,7 +277,7 @@ def _one(value: Any, form: str) -> str | None:
 
 
 _MEMORY_KEYS = {
-    f"{kind}_bytes.all.{when}": f"mem-{prefix}{name}"
+    f"{kind}_bytes.all.{when}": f"mem-{prefix}{name}-bytes"
     for kind, name in (
         ("allocated", "allocated"),
         ("active", "active"),
@@ -276,12 +285,12 @@ _MEMORY_KEYS = {
         ("reserved", "reserved"),
     )
     for when, prefix in (("current", ""), ("peak", "max-"))
-} | {"num_alloc_retries": "mem-alloc-retires", "num_ooms": "mem-ooms"}
+} | {"num_alloc_retries": "mem-alloc-retires", "allocation.all.current": "mem-allocated-count"}
 """`mem-alloc-retires` is Megatron's spelling."""
 
 
 def _device_memory(memory_keys: Mapping[str, str] | None, *, with_used: bool) -> dict[str, float]:
-    """Return `memory/<name>-gigabytes` of 10⁹ bytes, counts without that ending; nothing where there is no CUDA."""
+    """Return `memory/<name>`, with Bridge's `gigabytes` where a name has `bytes`, 10⁹ each; nothing without CUDA."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return {}
@@ -289,8 +298,10 @@ def _device_memory(memory_keys: Mapping[str, str] | None, *, with_used: bool) ->
     found: dict[str, float] = {}
     for key, name in (memory_keys or _MEMORY_KEYS).items():
         if key in stats:
-            is_bytes = "bytes" in key
-            found[f"memory/{name}-gigabytes" if is_bytes else f"memory/{name}"] = stats[key] / (1e9 if is_bytes else 1)
+            if "bytes" in key:
+                found[f"memory/{name.replace('bytes', 'gigabytes')}"] = stats[key] / 1e9
+            else:
+                found[f"memory/{name}"] = stats[key]
     if with_used:
         free, total = torch.cuda.mem_get_info()
         found["memory/mem-device-used-gigabytes"] = (total - free) / 1e9

@@ -16,7 +16,7 @@ from otel_ml.compat.nemo_rl.gpu_monitor import monitor_of
 from otel_ml.compat.nemo_rl.step_metrics import StepMetrics
 from otel_ml.compat.nemo_rl.values import values_of
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
-from otel_ml.compat.tracking.step_axes import WITHIN
+from otel_ml.compat.tracking.step_axes import WITHIN, counted
 from otel_ml.exceptions import ConfigError
 from otel_ml.warn_once import say
 
@@ -133,6 +133,7 @@ class Logger(LoggerInterface):
         if not isinstance(metrics, Mapping):
             otel_ml.log(metrics, step=step)  # which says what is wrong
             return
+        step = counted(step)
         above = f"{prefix}/" if prefix else ""
         named = {name if name == step_metric else f"{above}{name}": value for name, value in metrics.items()}
         for (index, axis), placed in self._step_metrics.placed(named, step, prefix or "", step_metric):
@@ -158,11 +159,11 @@ class Logger(LoggerInterface):
 
     def log_histogram(self, histogram: Sequence[Any], step: int, name: str) -> None:
         """Record a distribution, in every backend; also of values that are all the same."""
-        otel_ml.log_histogram(name, histogram, step=step)
+        otel_ml.log_histogram(name, histogram, step=counted(step))
 
     def log_plot(self, figure: Figure, step: int, name: str) -> None:
         """Record a matplotlib figure. It is drawn now: close it, or change it, when you like."""
-        otel_ml.log_figure(name, figure, step=step)
+        otel_ml.log_figure(name, figure, step=counted(step))
 
     def log_batched_dict_as_jsonl(self, to_log: Mapping[str, Any], filename: str) -> None:
         """Write one JSON object a sample into `filename` below the log folder; an earlier file is kept beside it."""

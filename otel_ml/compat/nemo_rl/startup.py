@@ -99,6 +99,7 @@ def configure_rich_logging(level: str = "INFO", show_time: bool = True, show_pat
 
 
 _NUMBERED = re.compile(r"exp_(\d+)")
+"""How a folder begins; `exp_007_baseline` has been renamed, and its number is taken all the same."""
 
 
 def get_next_experiment_dir(base_log_dir: str | os.PathLike[str]) -> str:
@@ -108,7 +109,7 @@ def get_next_experiment_dir(base_log_dir: str | os.PathLike[str]) -> str:
     """
     base = Path(base_log_dir)
     base.mkdir(parents=True, exist_ok=True)
-    numbers = [int(match[1]) for entry in base.iterdir() if (match := _NUMBERED.fullmatch(entry.name))]
+    numbers = [int(match[1]) for entry in base.iterdir() if (match := _NUMBERED.match(entry.name))]
     number = max(numbers, default=0) + 1
     while True:
         folder = base / f"exp_{number:03d}"

@@ -25,8 +25,8 @@ _LOGGER = logging.getLogger(__name__)
 _REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": lambda samples: float(np.mean(samples)),
     "median": lambda samples: float(np.median(samples)),
-    "min": min,
-    "max": max,
+    "min": lambda samples: float(np.min(samples)),  # NaN wherever among the samples one is
+    "max": lambda samples: float(np.max(samples)),
     "std": lambda samples: float(np.std(samples)),  # of the population
     "sum": lambda samples: float(np.sum(samples)),
     "count": len,
@@ -122,6 +122,13 @@ class Timer:
         Raises:
             ValueError: `label` is being measured by `start()`.
         """
+        if self._is_extended:
+            self.start(label, should_log)
+            try:
+                yield
+            finally:
+                self.stop(label, should_log)
+            return
         self._check_is_free(label)
         self._debug(label, "start", should_log)
         with _timed(label):
@@ -216,6 +223,11 @@ class Timer:
                     kept.clear()
                 else:
                     kept.pop(label, None)
+
+    @property
+    def _is_extended(self) -> bool:
+        """Whether a subclass adds to `start()` or `stop()`, which NeMo RL's blocks call."""
+        return (type(self).start, type(self).stop) != (Timer.start, Timer.stop)
 
     def _check_is_free(self, label: str) -> None:
         if label in self._running:

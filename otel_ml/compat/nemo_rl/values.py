@@ -106,6 +106,8 @@ def _named(name: str, summary: Summary | None, value: Any) -> Mapping[str, Any]:
 
 def _summary_of_items(items: Sequence[Any]) -> Summary | None:
     known = [number for item in items if (number := _number(item)) is not None]
+    # As in NeMo RL a flag among numbers is none of them; of flags alone the mean is how many are true.
+    known = known or [float(item) for item in items if isinstance(item, bool)]
     return _summary_of_array(np.asarray(known, np.float64)) if known else None
 
 

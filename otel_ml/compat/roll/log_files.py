@@ -7,6 +7,9 @@ import logging
 import os
 import queue
 import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
 
@@ -16,46 +19,97 @@ _NAME = "roll"
 
 
 def get_logger() -> logging.Logger:
-    """Return the logger of this process, made at the first call.
+    """Return the logger of this process, which is always the same.
 
     Lines go to `<ROLL_LOG_DIR>/log_rank_<WORKER_NAME>_<RANK>_<WORLD_SIZE>.log`, where that variable is set, and to
-    stdout, errors to stderr. A thread of its own writes them; in a forked child, which has no such thread, each call.
+    stdout, errors to stderr. Where the variables have changed since the last call, as ROLL's configuration sets the
+    folder once its modules have their loggers, lines go there from this call on. A thread of its own writes them; in a
+    forked child, which has no such thread, each call.
     """
-    logger = logging.getLogger(_NAME)
-    if not logger.handlers:
-        lines: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
-        listener = QueueListener(lines, *_handlers(), respect_handler_level=True)
-        listener.start()
-        atexit.register(listener.stop)
-        logger.addHandler(QueueHandler(lines))
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
-        os.register_at_fork(after_in_child=_write_in_each_call)
-    return logger
+    _LINES.follow(_Place.of(os.environ))
+    return logging.getLogger(_NAME)
 
 
-def _write_in_each_call() -> None:
-    """Have a forked child, such as a worker of a loader, write itself. New handlers: those there are may be in use."""
-    logging.getLogger(_NAME).handlers[:] = _handlers()
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Whose lines they are, and the folder of their file; empty for none."""
+
+    folder: str
+    worker: str
+    rank: str
+    world: str
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> _Place:
+        named = (environ.get(name, other) for name, other in _VARIABLES)
+        return cls(*named)
 
 
-def _handlers() -> list[logging.Handler]:
-    worker, rank, world = (os.environ.get(name, other) for name, other in _PLACE)
-    place = f"[{worker} {rank} / {world}][PID %(process)d]"
-    form = f"[%(asctime)s] [%(filename)s (%(lineno)d)] [%(levelname)s] {place} %(message)s"
+_VARIABLES = (("ROLL_LOG_DIR", ""), ("WORKER_NAME", "DRIVER"), ("RANK", "0"), ("WORLD_SIZE", "1"))
+
+
+class _Lines:
+    """Owns what writes the lines of this process; the lock guards its exchange."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._place: _Place | None = None
+        self._handlers: Sequence[logging.Handler] = ()
+        self._listener: QueueListener | None = None
+        self._is_forked = False
+
+    def follow(self, place: _Place) -> None:
+        """Write to `place` from now on; what was logged before goes where it was meant to."""
+        with self._lock:
+            if place == self._place:
+                return
+            logger, before = logging.getLogger(_NAME), self._handlers
+            if self._place is None:
+                logger.setLevel(logging.INFO)
+                logger.propagate = False
+                atexit.register(self.stop)
+                os.register_at_fork(after_in_child=self._write_in_each_call)
+            self._place, self._handlers = place, _handlers(place)
+            if self._is_forked:
+                logger.handlers[:] = self._handlers
+            else:
+                lines: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+                logger.handlers[:] = [QueueHandler(lines)]
+                self.stop()
+                self._listener = QueueListener(lines, *self._handlers, respect_handler_level=True)
+                self._listener.start()
+            for handler in before:
+                handler.close()
+
+    def stop(self) -> None:
+        """Wait until all that was logged is written."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.stop()
+
+    def _write_in_each_call(self) -> None:
+        """Have a forked child, such as a worker of a loader, write itself; the handlers there are may be in use."""
+        self._lock, self._listener, self._is_forked = threading.RLock(), None, True
+        if self._place is not None:
+            self._handlers = _handlers(self._place)
+            logging.getLogger(_NAME).handlers[:] = self._handlers
+
+
+_LINES = _Lines()
+
+
+def _handlers(place: _Place) -> list[logging.Handler]:
+    whose = f"[{place.worker} {place.rank} / {place.world}][PID %(process)d]"
+    form = f"[%(asctime)s] [%(filename)s (%(lineno)d)] [%(levelname)s] {whose} %(message)s"
     out = logging.StreamHandler(sys.stdout)
     out.addFilter(lambda record: record.levelno < logging.ERROR)
     errors = logging.StreamHandler(sys.stderr)
     errors.setLevel(logging.ERROR)
     handlers: list[logging.Handler] = [out, errors]
-    folder = os.environ.get("ROLL_LOG_DIR")
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        path = Path(folder) / f"log_rank_{worker}_{rank}_{world}.log"
+    if place.folder:
+        Path(place.folder).mkdir(parents=True, exist_ok=True)
+        path = Path(place.folder) / f"log_rank_{place.worker}_{place.rank}_{place.world}.log"
         handlers.append(logging.FileHandler(path, encoding="utf-8"))
     for handler in handlers:
-        handler.setFormatter(logging.Formatter(form))
+        handler.setFormatter(logging.Formatter(form, "%Y-%m-%d %H:%M:%S"))
     return handlers
-
-
-_PLACE = (("WORKER_NAME", "DRIVER"), ("RANK", "0"), ("WORLD_SIZE", "1"))

@@ -19,7 +19,7 @@ from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.compat.roll.reducing import is_several, reduce_metrics
 from otel_ml.compat.roll.tags import published, reduction_of
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
-from otel_ml.compat.tracking.step_axes import WITHIN
+from otel_ml.compat.tracking.step_axes import WITHIN, counted
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.exceptions import ConfigError
 from otel_ml.flatten import leaves
@@ -87,6 +87,7 @@ class Tracker(BaseTracker):
 
     @reports_unrecordable
     def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
+        step = counted(step)
         by_reduction: dict[Reduction, dict[str, Any]] = {}
         numbers: dict[str, Any] = {}
         for key, value in leaves(values, "/"):

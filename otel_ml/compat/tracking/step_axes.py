@@ -14,7 +14,7 @@ from typing import Any
 
 import otel_ml
 
-__all__ = ["StepCounts", "own_axis", "whole"]
+__all__ = ["StepCounts", "counted", "own_axis", "whole"]
 
 WITHIN = "last"
 """Of one rank's values of a name at one step the last counts, as in every tracker; ranks are averaged."""
@@ -36,6 +36,12 @@ def whole(step: Any) -> int | None:
     except Exception:  # noqa: BLE001 (somebody's object, and torch raises RuntimeError)
         return None
     return index if is_whole else None
+
+
+def counted(step: Any) -> Any:
+    """Return a step as `whole()` has it; one that is none as it was given: who records at it says what is wrong."""
+    index = None if isinstance(step, bool) else whole(step)
+    return step if index is None else index
 
 
 def own_axis(name: str, otherwise: str) -> str:

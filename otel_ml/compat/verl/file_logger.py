@@ -34,7 +34,7 @@ class FileLogger:
     @reports_unrecordable
     def log(self, data: Mapping[str, Any], step: Any) -> None:
         """Write a step."""
-        known = {name: kept for name, value in data.items() if (kept := _json_value(value)) is not None}
+        known = {name: _json_value(value) for name, value in data.items() if _is_readable(value)}
         line = json.dumps({"step": _json_value(step), "data": known}) + "\n"
         self._writer.submit(_append, Path(self.filepath), line)
 
@@ -56,6 +56,11 @@ def _append(path: Path, text: str) -> None:
     except OSError as error:
         why = error.strerror or error
         reporter.say("dump-not-written", f"{str(path)!r} is not written: {why}. Make room, or choose another file.")
+
+
+def _is_readable(value: Any) -> bool:
+    """Whether there is anything of it that JSON takes; None is, as the `null` that verl writes for NaN, too."""
+    return value is None or isinstance(value, numbers.Real) or _json_value(value) is not None
 
 
 def _json_value(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -138,4 +137,5 @@ def _logger_name(backend: str) -> str:
 def _print_line(values: Mapping[str, Any], step: Any) -> None:
     """Print verl's line of a step; a tensor is left out: printing one that is on a device would wait for it."""
     shown = [f"{key}:{value}" for key, value in values.items() if isinstance(value, numbers.Real)]
-    sys.stdout.write(" - ".join([f"step:{step}", *shown]) + "\n")
+    # Flushed, as verl's: where stdout is a file, the last lines of a job that is killed are what one looks for.
+    print(" - ".join([f"step:{step}", *shown]), flush=True)  # noqa: T201 (what the backend is for)

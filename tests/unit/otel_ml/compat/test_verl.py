@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Iterator
 from fractions import Fraction
@@ -301,3 +303,27 @@ def test_the_file_is_json_also_where_an_array_has_values_that_json_has_not(tmp_p
 
     line = (tmp_path / "grpo" / "dev.jsonl").read_text(encoding="utf-8")
     assert json.loads(line, parse_constant=pytest.fail) == {"step": 1, "data": {"lengths": [1.0, None, None]}}
+
+
+def test_the_file_has_null_where_verls_has_it(tmp_path: Path) -> None:
+    logger = FileLogger("grpo", "dev")
+    logger.log({"loss": math.nan, "ratio": np.float32("inf"), "none": None, "lr": 0.5, "odd": object()}, step=1)
+    logger.finish()
+
+    line = (tmp_path / "grpo" / "dev.jsonl").read_text(encoding="utf-8")
+    assert json.loads(line, parse_constant=pytest.fail) == {
+        "step": 1,
+        "data": {"loss": None, "ratio": None, "none": None, "lr": 0.5},
+    }
+
+
+def test_a_line_on_the_console_is_there_before_the_next_step(tmp_path: Path) -> None:
+    """Where stdout is a file, a job that is killed loses what was not flushed."""
+    program = (
+        "from otel_ml.compat.verl import Tracking\nimport os\n"
+        "Tracking('grpo', 'dev', default_backend='console').log({'loss': 0.5}, 1)\n"
+        "os._exit(0)\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert shown.stdout == "step:1 - loss:0.5\n"

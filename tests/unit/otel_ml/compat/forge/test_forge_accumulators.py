@@ -280,3 +280,25 @@ def taken(reduction: Reduce, value: float) -> dict[str, State]:
 
 def test_an_empty_accumulator_is_absent_not_zero() -> None:
     assert reduce_metrics_states([{"k": reduce.accumulator_class().get_state()} for reduce in [Reduce.MEAN]]) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1e200], 0.0),
+        ([1e308, 1e308], 0.0),
+        ([1e200, -1e200], math.inf),  # as torchforge has it: no float holds the squares
+        ([math.inf], math.nan),
+        ([1.0, math.inf], math.nan),
+        ([math.inf, -math.inf], math.nan),
+    ],
+)
+def test_a_deviation_of_large_values_is_one_and_that_of_infinite_ones_is_nan(
+    values: list[float], expected: float
+) -> None:
+    accumulator = Reduce.STD.accumulator_class(Reduce.STD)
+    for value in values:
+        accumulator.append(value)
+
+    merged = accumulator.get_reduced_value_from_states([accumulator.get_state(), accumulator.get_state()])
+    assert [accumulator.get_value(), merged] == pytest.approx([expected, expected], nan_ok=True)

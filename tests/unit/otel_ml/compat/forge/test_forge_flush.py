@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,3 +174,29 @@ def test_a_backend_without_options_is_one(captured: Capture) -> None:
     asyncio.run(job())
 
     assert the_point(captured, "loss").step == 3
+
+
+def test_a_name_that_is_no_text_is_written_as_one_and_the_others_are_flushed(captured: Capture) -> None:
+    COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)
+    for name in ("before", 3, None, "after"):
+        record_metric(name, 1.0)  # type: ignore[arg-type]
+
+    asyncio.run(MetricCollector().flush(0))
+
+    assert {point.name for point in captured.points} == {"before", "3", "None", "after"}
+
+
+def test_where_metrics_are_switched_off_backends_begin_no_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FORGE_DISABLE_METRICS", "true")
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path / "runs"))
+
+    async def job() -> None:
+        logger = await get_or_create_metric_logger(process_name="Controller")
+        await logger.init_backends.call_one({"console": {"logging_mode": "global_reduce"}})
+        record_metric("loss", 0.5)
+        await logger.flush.call_one(1)
+        await logger.shutdown.call_one()
+
+    asyncio.run(job())
+
+    assert not (tmp_path / "runs").exists()

@@ -307,3 +307,15 @@ def test_all_ranks_are_reported_from_the_runs_file_and_how_many_they_are(
 
 def test_a_run_that_has_no_file_yet_has_no_report(tmp_path: Path) -> None:
     assert across_ranks_string(tmp_path) is None
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -1.0])
+def test_a_timer_that_was_given_an_odd_duration_measures_again_after_a_reset(odd: float) -> None:
+    timer = Timers(0, "max")("setup", log_level=0)
+    timer.set_elapsed(odd)
+    timer.reset()
+    assert timer.elapsed(reset=False) == 0.0
+
+    timer.set_elapsed(odd)
+    timer.set_elapsed(2.0)
+    assert timer.elapsed() == 2.0

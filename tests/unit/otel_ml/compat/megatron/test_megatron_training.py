@@ -352,3 +352,45 @@ def test_timers_are_written_and_reported_with_it_each_over_its_own_interval(capt
 
     assert captured.values("optimizer-time") == [0.5] * 4
     assert printed[-1].endswith(": 500.00")
+
+
+def test_the_line_has_a_number_of_zeros_as_it_is_and_the_loss_scale_that_no_backend_is_to_have(
+    captured: Capture,
+) -> None:
+    printed: list[str] = []
+    log = the_log(printed, log_interval=1, log_num_zeros_in_grad=True, log_loss_scale_to_tensorboard=False)
+
+    log.log(1, {"lm loss": 2.5}, loss_scale=1024.0, num_zeros_in_grad=7, grad_norm=0.5)
+    log.log(2, {"lm loss": 2.5}, num_zeros_in_grad=torch.tensor(8))
+
+    assert "| loss scale: 1024.0 | grad norm: 0.500 | num zeros: 7 |" in printed[0]
+    assert captured.values("loss-scale") == []
+    assert "loss scale" not in printed[1]
+    assert "| num zeros: 8 |" in printed[1]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        (None, {"memory/mem-allocated-gigabytes": 1.5, "memory/mem-max-reserved-gigabytes": 2.0,
+                "memory/mem-alloc-retires": 3.0, "memory/mem-allocated-count": 40.0}),
+        ({"reserved_bytes.all.peak": "peak", "allocated_bytes.all.current": "my-bytes-now", "num_ooms": "ooms"},
+         {"memory/peak": 2.0, "memory/my-gigabytes-now": 1.5, "memory/ooms": 0.0}),
+    ],
+    ids=["by default", "chosen"],
+)  # fmt: skip
+def test_device_memory_has_the_names_of_bridge_also_of_keys_that_a_configuration_chooses(
+    captured: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    chosen: dict[str, str] | None,
+    expected: dict[str, float],
+) -> None:
+    stats = {"allocated_bytes.all.current": 1_500_000_000, "reserved_bytes.all.peak": 2_000_000_000}
+    counts = {"num_alloc_retries": 3, "allocation.all.current": 40, "num_ooms": 0}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: {**stats, **counts})
+    log = the_log([], log_memory_to_tensorboard=True, memory_keys=chosen)
+
+    log.log(1, {"lm loss": 2.5})
+
+    assert {point.name: point.value for point in captured.points if point.name.startswith("memory/")} == expected

@@ -231,8 +231,10 @@ def test_every_start_has_a_folder_of_its_own(tmp_path: Path) -> None:
     assert sorted(folders) == [str(base / f"exp_{number:03d}") for number in range(1, 9)]
     (base / "exp_041").mkdir()
     (base / "exp_old").mkdir()
-    (base / "exp_099.tar").touch()
     assert get_next_experiment_dir(base) == str(base / "exp_042")
+    (base / "exp_042").rename(base / "exp_042_baseline")
+    (base / "my_exp_100").mkdir()
+    assert get_next_experiment_dir(base) == str(base / "exp_043")
 
 
 @pytest.mark.feature("N28", "better", "printed, and parameters of the run")

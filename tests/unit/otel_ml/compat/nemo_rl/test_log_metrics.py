@@ -177,6 +177,16 @@ def test_lists_are_summarised(logger: Logger, otel_ml_capture: Capture, values: 
     )
 
 
+def test_a_list_of_flags_says_how_many_are_true_and_not_what_its_last_is(
+    logger: Logger, otel_ml_capture: Capture
+) -> None:
+    logger.log_metrics({"truncated": [True, True, True, False]}, 1)
+
+    found = {name: value for (_, _, name), value in recorded(otel_ml_capture).items()}
+    assert found["truncated/mean"] == 0.75
+    assert "truncated" not in found
+
+
 def test_the_samples_of_all_generation_workers_are_one_list(logger: Logger, otel_ml_capture: Capture) -> None:
     workers = {"kv_cache": {0: [0.25, 0.75], 1: [0.5], 2: 0.5}, "replicas": 3}
 

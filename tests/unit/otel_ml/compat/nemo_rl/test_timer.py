@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import pickle
 import re
 import socket
@@ -89,6 +90,41 @@ def test_marks_are_kept_with_what_was_given_and_are_events_of_the_run(otel_ml_ca
 )  # fmt: skip
 def test_durations_are_reduced(operation: str, expected: float) -> None:
     assert filled(1.0, 2.0, 3.0, 4.0).reduce("generation", operation) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("operation", ["mean", "median", "min", "max", "sum"])
+@pytest.mark.parametrize("samples", [(1.0, math.nan), (math.nan, 1.0)])
+def test_a_duration_that_is_nan_is_one_wherever_it_stands(operation: str, samples: tuple[float, ...]) -> None:
+    timer = filled(*samples)
+
+    assert math.isnan(timer.reduce("generation", operation))
+    assert math.isnan(timer.get_timing_metrics(operation)["generation"])  # type: ignore[arg-type]
+
+
+class PrintingTimer(Timer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def start(self, label: str, should_log: bool = True) -> None:
+        self.seen.append(f"start {label}")
+        super().start(label, should_log)
+
+    def stop(self, label: str, should_log: bool = True) -> float:
+        self.seen.append(f"stop {label}")
+        return super().stop(label, should_log)
+
+
+def test_a_block_of_a_timer_that_adds_to_start_and_stop_calls_both_as_nemo_rls_does() -> None:
+    timer = PrintingTimer()
+
+    with pytest.raises(KeyError), timer.time("refit"):
+        raise KeyError
+    with timer.time("refit"):
+        pass
+
+    assert timer.seen == ["start refit", "stop refit"] * 2
+    assert timer.reduce("refit", "count") == 2
 
 
 def test_what_cannot_be_reduced_is_said() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -283,6 +284,34 @@ def test_each_rank_has_a_log_file_of_its_own(tmp_path: Path) -> None:
     assert all("[actor_train 3 / 8][PID " in line for line in lines)
     assert "a mistake" in said
     assert "a line" not in said
+
+
+CONFIGURED_LATER = """
+import os
+
+from otel_ml.compat.roll import get_logger
+
+logger = get_logger()  # as ROLL's modules do when they are imported
+logger.info("before")
+os.environ["ROLL_LOG_DIR"] = "first"  # as its configuration does
+assert get_logger() is logger
+logger.info("at first")
+os.environ["ROLL_LOG_DIR"], os.environ["WORKER_NAME"] = "second", "env"
+get_logger()
+logger.info("at last")
+"""
+
+
+def test_a_folder_that_is_set_after_the_first_call_has_the_lines_from_the_next_call_on(tmp_path: Path) -> None:
+    import sys
+
+    finished([sys.executable, "-c", CONFIGURED_LATER], environment(), tmp_path)
+
+    first = (tmp_path / "first" / "log_rank_DRIVER_0_1.log").read_text().splitlines()
+    second = (tmp_path / "second" / "log_rank_env_0_1.log").read_text().splitlines()
+    assert [line.rpartition("] ")[2] for line in first] == ["at first"]
+    assert [line.rpartition("] ")[2] for line in second] == ["at last"]
+    assert re.match(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[", first[0])
 
 
 FORKED = """
