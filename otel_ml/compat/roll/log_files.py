@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
 
+from otel_ml.warn_once import say
+
 __all__ = ["get_logger"]
 
 _NAME = "roll"
@@ -44,6 +46,8 @@ class _Place:
         named = (environ.get(name, other) for name, other in _VARIABLES)
         return cls(*named)
 
+
+_OTHER_FOLDER = "./output/logs"
 
 _VARIABLES = (("ROLL_LOG_DIR", ""), ("WORKER_NAME", "DRIVER"), ("RANK", "0"), ("WORLD_SIZE", "1"))
 
@@ -107,9 +111,22 @@ def _handlers(place: _Place) -> list[logging.Handler]:
     errors.setLevel(logging.ERROR)
     handlers: list[logging.Handler] = [out, errors]
     if place.folder:
-        Path(place.folder).mkdir(parents=True, exist_ok=True)
-        path = Path(place.folder) / f"log_rank_{place.worker}_{place.rank}_{place.world}.log"
-        handlers.append(logging.FileHandler(path, encoding="utf-8"))
+        handlers += _files(place)
     for handler in handlers:
         handler.setFormatter(logging.Formatter(form, "%Y-%m-%d %H:%M:%S"))
     return handlers
+
+
+def _files(place: _Place) -> list[logging.Handler]:
+    """Return what writes the file: where its folder cannot be made ROLL takes another one; a full disk stops nobody."""
+    name = f"log_rank_{place.worker}_{place.rank}_{place.world}.log"
+    for folder in map(Path, (place.folder, _OTHER_FOLDER)):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return [logging.FileHandler(folder / name, encoding="utf-8")]
+        except OSError as error:
+            why = error.strerror or error
+            say(
+                "dump-not-written", f"{str(folder / name)!r} is not written: {why}. Set ROLL_LOG_DIR to another folder."
+            )
+    return []

@@ -314,6 +314,22 @@ def test_a_folder_that_is_set_after_the_first_call_has_the_lines_from_the_next_c
     assert re.match(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[", first[0])
 
 
+@pytest.mark.parametrize("blocked", [("logs",), ("logs", "output")], ids=["ROLL's other folder", "no folder at all"])
+def test_a_folder_that_cannot_be_made_does_not_stop_the_program(tmp_path: Path, blocked: tuple[str, ...]) -> None:
+    import sys
+
+    for name in blocked:
+        (tmp_path / name).write_text("a file")
+
+    said = finished([sys.executable, "-c", LOGGING], environment(ROLL_LOG_DIR="logs"), tmp_path)
+
+    files = list((tmp_path / "output").glob("logs/log_rank_DRIVER_0_1.log"))
+    assert len(files) == (len(blocked) == 1)
+    assert all("a line" in file.read_text() for file in files)
+    assert "'logs/log_rank_DRIVER_0_1.log' is not written: " in said
+    assert said.count("is not written") == len(blocked)
+
+
 FORKED = """
 import os
 
