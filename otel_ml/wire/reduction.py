@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from otel_ml.exceptions import WireError
-from otel_ml.wire.reductions import ACROSS, DEFAULT, STATISTICS, WITHIN, Row, Statistic, row_of
+from otel_ml.wire.reductions import ACROSS, DEFAULT, OF_OTHERS, STATISTICS, WITHIN, Row, Statistic, row_of
 
 __all__ = ["Reduction"]
 
@@ -188,17 +188,6 @@ def _rows(names: tuple[str, ...]) -> Iterator[Row]:
     return (row for name in names if (row := row_of(name)) is not None)
 
 
-_OF_OTHERS = {
-    "avg": "mean",
-    "average": "mean",
-    "median": "p50",
-    "total": "sum",
-    "stddev": "std",
-    "latest": "last",
-}
-"""What others call a reduction → what it is here."""
-
-
 def _unknown(name: str, known: tuple[str, ...]) -> str:
     meant = _meant(name, known)
     hint = f" Did you mean {meant}?" if meant else ""
@@ -225,7 +214,7 @@ def _meant(name: str, known: tuple[str, ...]) -> str:
             return ""
         shown = repr(several if len(several) > 1 else several[0])
         return f"within={within.strip()!r}, reduce={shown}" if arrow else shown
-    other = _OF_OTHERS.get(name.lower(), "")
+    other = OF_OTHERS.get(name.lower(), "")
     if other:
         return repr(other) if other in known or known is ACROSS else ""
     near = difflib.get_close_matches(name.lower(), known, n=1)
