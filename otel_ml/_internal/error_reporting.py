@@ -10,6 +10,7 @@ from inspect import Parameter, Signature, signature
 from typing import Any, ParamSpec, TypeVar
 
 from otel_ml._internal.console import Console, is_first_of_host
+from otel_ml._internal.meant_name import meant_names
 from otel_ml._internal.run_scope import NOW, PROCESS, current_scope
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml._internal.signature import MISSING
@@ -173,9 +174,12 @@ def say_unused(call: Callable[..., object], by_position: Sequence[object], by_na
             expected, typed = f"got {given} beside what it takes", f"{name}{takes}"
         reporter.wrong("unknown-argument", f"{name}(): {expected}. Call {typed}.", kind=f"{name}() by position")
     if by_name:
-        names = ", ".join(one[:_SHOWN_OF_A_NAME] for one in [*by_name][:_SHOWN])
+        shown = [*by_name][:_SHOWN]
+        names = ", ".join(one[:_SHOWN_OF_A_NAME] for one in shown)
+        meant = meant_names(shown, takes.parameters)
         reporter.wrong(
-            "unknown-argument", f"{name}(): unknown argument {names}. It is not used, all else is. Call {name}{takes}."
+            "unknown-argument",
+            f"{name}(): unknown argument {names}.{meant} It is not used, all else is. Call {name}{takes}.",
         )
 
 

@@ -72,8 +72,12 @@ CLOSED = frozenset({"stopped", "failed", "unavailable"})
 """States of exporters that nothing more is to be waited for."""
 
 
-def waiting_line(run: Mapping[str, Any]) -> str:
+def waiting_line(run: Mapping[str, Any], *, outlived: bool = False) -> str:
     """Return what the last process of a job says where it waits for delivery.
+
+    Args:
+        run: the service's account of it.
+        outlived: whether the service goes on after the job: then somebody has said how long to wait.
 
     Examples:
         >>> exporters = {"jsonl": {"delivered_seq": 9}, "mlflow": {"delivered_seq": 3, "state": "running"}}
@@ -83,6 +87,8 @@ def waiting_line(run: Mapping[str, Any]) -> str:
         'waiting for wandb to close: the service ends with this job.'
         >>> waiting_line({"files": 2}).split(":")[0]
         'waiting for 2 files of artifacts to be read'
+        >>> waiting_line({"pending": 1}, outlived=True)
+        'waiting for the last steps, as long as OTEL_ML_EXIT_WAIT or shutdown(timeout=…) says.'
     """
     last = int(run.get("last_seq", 0))
     exporters: Mapping[str, Mapping[str, Any]] = run.get("exporters") or {}
@@ -98,6 +104,8 @@ def waiting_line(run: Mapping[str, Any]) -> str:
         what = "the last steps"
     else:
         what = f"{', '.join(open_ones)} to close"
+    if outlived:
+        return f"waiting for {what}, as long as OTEL_ML_EXIT_WAIT or shutdown(timeout=…) says."
     return f"waiting for {what}: the service ends with this job."
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from otel_ml.exceptions import WireError
-from otel_ml.wire.reductions import ACROSS, DEFAULT, STATISTICS, WITHIN, Row, Statistic, row_of
+from otel_ml.wire.reductions import ACROSS, DEFAULT, OF_OTHERS, STATISTICS, WITHIN, Row, Statistic, row_of
 
 __all__ = ["Reduction"]
 
@@ -189,10 +189,33 @@ def _rows(names: tuple[str, ...]) -> Iterator[Row]:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:
+    meant = _meant(name, known)
+    hint = f" Did you mean {meant}?" if meant else ""
+    return f"Unknown reduction {name!r}.{hint} Known: {', '.join(known)}, and quantiles such as p99."
+
+
+def _meant(name: str, known: tuple[str, ...]) -> str:
+    """Return what to write instead of an unknown name, which may be several in one text; nothing where none is near.
+
+    Examples:
+        >>> _meant("Avg", ACROSS), _meant("mean, max", ACROSS), _meant("sum>max", ACROSS), _meant("median", WITHIN)
+        ("'mean'", "('mean', 'max')", "within='sum', reduce='max'", '')
+    """
     import difflib
 
     # A longer text is near to none of them, and to find that out takes a tenth of a second and 37 MB for each million
     # characters.
-    near = difflib.get_close_matches(name, known, n=1) if len(name) <= _LONGEST_ASKED else []
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"Unknown reduction {name!r}.{hint} Known: {', '.join(known)}, and quantiles such as p99."
+    if len(name) > _LONGEST_ASKED:
+        return ""
+    within, arrow, across = name.rpartition(">")
+    if known is ACROSS and (arrow or "," in across):
+        several = tuple(one.strip() for one in across.split(","))
+        if any(row_of(one) is None for one in several) or (arrow and within.strip() not in WITHIN):
+            return ""
+        shown = repr(several if len(several) > 1 else several[0])
+        return f"within={within.strip()!r}, reduce={shown}" if arrow else shown
+    other = OF_OTHERS.get(name.lower(), "")
+    if other:
+        return repr(other) if other in known or known is ACROSS else ""
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    return repr(near[0]) if near else ""

@@ -18,6 +18,7 @@ from otel_ml.wire import attributes as wire
 __all__ = [
     "ACROSS",
     "DEFAULT",
+    "OF_OTHERS",
     "REDUCTIONS",
     "STATISTICS",
     "VALUE_ATTRIBUTES",
@@ -146,6 +147,17 @@ WITHIN: Final = tuple(name for name, row in REDUCTIONS.items() if row.within)
 
 _QUANTILE: Final = Row("pNN", point="buckets", within=False)
 _QUANTILE_NAME: Final = re.compile(r"p(\d{1,2}(?:\.\d+)?|100)\Z")
+
+
+OF_OTHERS: Final = {
+    "avg": "mean",
+    "average": "mean",
+    "median": "p50",
+    "total": "sum",
+    "stddev": "std",
+    "latest": "last",
+}
+"""What others call a reduction → what it is here."""
 
 
 def row_of(name: str) -> Row | None:

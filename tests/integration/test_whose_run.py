@@ -57,11 +57,16 @@ def test_of_two_runs_that_time_the_same_by_hand_each_stops_what_it_has_started(
         run.set_step(1)
         run.timer("work").start()
     a.timer("work").stop()
+    with b.timer("block"), a.timer("block"):
+        pass
+    b.timer("decorator")(sum)([])
     """
 
     run(program, environment(tmp_path, variables(server)), tmp_path)
 
     assert set(values_of(server, "time/work")) == {"a"}
+    assert set(values_of(server, "time/block")) == {"a", "b"}
+    assert set(values_of(server, "time/decorator")) == {"b"}
 
 
 @pytest.mark.parametrize("end", ["shutdown", "finish"])
@@ -100,6 +105,8 @@ def test_a_run_beside_another_is_recorded_into_by_its_methods_alone(
 
     assert values_of(server, "x") == {"a": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "b": [20.0, 21.0]}
     assert set(values_of(server, "time/work")) == {"a"}
+    assert set(values_of(server, "time/block")) == {"a", "b"}
+    assert set(values_of(server, "time/decorator")) == {"b"}
     params = {event.resource["ml.run.name"]: event.body for event in server.events("ml.params")}
     assert params == {"a": {"who": "a"}, "b": {"who": "b"}}
     assert errors.count("came after the run had ended") == 1

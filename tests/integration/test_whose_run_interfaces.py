@@ -208,8 +208,10 @@ FOLDS = """
         ("lambda fold: OtelMLCallback('folds')", "f'fold-{fold}'", [2, 2]),
         ("lambda fold: otel_ml.init('folds', name=f'fold-{fold}') and callback", "'other'", [2, 2]),
         ("lambda fold: OtelMLCallback('folds')", "None", [4]),
+        ("(lambda one: lambda fold: one)(OtelMLCallback('folds'))", "f'fold-{fold}'", [2, 2]),
+        ("(lambda one: lambda fold: one)(OtelMLCallback('folds'))", "None", [4]),
     ],
-    ids=["run names", "runs of the program", "no names"],
+    ids=["run names", "runs of the program", "no names", "run names, one callback", "no names, one callback"],
 )
 def test_a_training_that_has_a_name_is_recorded_into_the_run_of_that_name(
     server: OtlpServer, tmp_path: Path, callbacks: str, name: str, runs: list[int]

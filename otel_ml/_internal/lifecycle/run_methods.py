@@ -153,5 +153,18 @@ class RunTimer:
     @answered
     def stop(self) -> None:
         """Stop what this thread or task began last and record it; where it began none, what another one did."""
+        self.__exit__(None, None, None)
+
+    def __enter__(self) -> Any:
         with inside(self._scope):
-            self._timer.stop()
+            return self._timer.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with inside(self._scope):
+            self._timer.__exit__(kind, error, trace)
+
+    def __call__(self, function: F) -> F:
+        """Time every call of `function`."""
+        return timed_calls(function, lambda: RunTimer(self._scope, self._timer))

@@ -201,7 +201,7 @@ class ShutdownSequence:
                 if (progress := _progress(run)) != known:
                     known, quiet_since = progress, now
                 if run.get("last") and deadline - began > USUAL_WAIT and now - began >= TOLD_AFTER:
-                    self._tell("delivery", waiting_line(run))
+                    self._tell("delivery", waiting_line(run, outlived=not self._is_last_chance))
             is_busy = run is None and now - asked >= BUSY_AFTER and self._is_busy()
             if is_busy and identity.speaks and deadline - began > USUAL_WAIT and now - quiet_since >= TOLD_AFTER:
                 self._tell("an answer", BUSY)

@@ -7,12 +7,13 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.meant_name import meant_names
 from otel_ml._internal.record.values import BeingTracedError, UnrecordableError, record_value
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml._internal.series.definition import bad_name
 from otel_ml._internal.signature import MISSING
 
-__all__ = ["NO_VALUES", "Meant", "how_many", "items_of", "meant_by_log", "meant_by_record"]
+__all__ = ["NO_VALUES", "OPTIONS", "Meant", "how_many", "items_of", "meant_by_log", "meant_by_record"]
 
 NO_VALUES: Mapping[str, Any] = {}
 """What `log()` has where nothing is given."""
@@ -20,6 +21,9 @@ NO_VALUES: Mapping[str, Any] = {}
 
 _OF_VALUES = {"values", "data", "metrics"}
 """How the argument is called that has all names and values: by us, by W&B, by MLflow and Lightning."""
+
+OPTIONS = ("step", "axis", "prefix", "reduce", "within", "over", "weight", "attributes")
+"""What stands beside the values of a call, by name."""
 
 
 class Meant(NamedTuple):
@@ -125,7 +129,8 @@ def _say_unknown(call: str, named: Mapping[str, Any]) -> None:
     if not named:
         return
     names = ", ".join(name[:_SHOWN] for name in islice(named, 5))
-    said = f"{call}(): unknown argument {names}. It is not used, and the values are recorded."
+    meant = meant_names(islice(named, 5), OPTIONS)
+    said = f"{call}(): unknown argument {names}.{meant} It is not used, and the values are recorded."
     numbers = [name for name, value in named.items() if not isinstance(value, bool) and _is_number(value)]
     if not numbers:
         reporter.wrong("unknown-argument", said)

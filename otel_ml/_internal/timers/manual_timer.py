@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Literal
+from types import TracebackType
+from typing import Any, Literal, TypeVar
 
 from otel_ml._internal.error_reporting import answered, reporter
 from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.signature import public, public_type, publish
+from otel_ml._internal.timers.no_span import NO_SPAN, NoSpan
 from otel_ml._internal.timers.spans import leave
 from otel_ml._internal.timers.timer_definitions import TIMERS, TimerDefinition, checked_level, timer_definition
-from otel_ml._internal.timers.timing import OFF, Timing, timing_of
+from otel_ml._internal.timers.timing import OFF, Timing, timed_function, timing_of
 
 __all__ = ["Timer", "forget_timers", "timer", "timer_of"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @public_type
@@ -23,7 +28,7 @@ class Timer:
     """`timer("forward")`: started and stopped by hand, for code that no block fits around.
 
     What runs between is not nested under its span. Started again before it was stopped, it measures twice. Threads and
-    tasks that use the same timer measure each their own time.
+    tasks that use the same timer measure each their own time. It is a block and a decorator, too, as `timed()` is.
     """
 
     __slots__ = ("_definition", "_running")
@@ -49,12 +54,26 @@ class Timer:
     @answered
     def stop(self) -> None:
         """Stop what this thread or task began last and record it; where it began none, what another one did."""
+        self.__exit__(None, None, None)
+
+    def __enter__(self) -> Timing | NoSpan:
+        self.start()
+        timing = _STARTED.get()[0][1]
+        return timing if isinstance(timing, Timing) else NO_SPAN
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         timing = self._taken()
         if timing is None:
             name = self._definition.name if self._definition is not None else "?"
             reporter.wrong("bad-timer", f"Timer {name!r:.80} was stopped and not started. Call start() first.")
         elif isinstance(timing, Timing):
-            timing.__exit__(None, None, None)
+            timing.__exit__(kind, error, trace)
+
+    def __call__(self, function: F) -> F:
+        """Time every call of `function`."""
+        return function if self._definition is None else timed_function(function, self._definition)
 
     def is_running(self, timing: Timing | _Unmeasured) -> bool:
         """Whether a measurement was not stopped yet."""

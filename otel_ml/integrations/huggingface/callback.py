@@ -53,6 +53,8 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         self._checkpoints = Checkpoints()
         self._run: otel_ml.Run | None = None
         self._is_owner = False
+        self._own: dict[str | None, tuple[otel_ml.Run, Any]] = {}
+        """By the `run_name` that asked for it: each run that it has begun, and the arguments of which Trainer."""
         self._timings: list[Any] = []
         self._step_began: float | None = None
         self._trial: str | None = None
@@ -61,7 +63,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
 
     def __getstate__(self) -> dict[str, Any]:
         """Of a Trainer that is sent to another process, as a search on Ray does: it joins the run there anew."""
-        return {**vars(self), "_run": None, "_timings": [], "_step_began": None}
+        return {**vars(self), "_run": None, "_own": {}, "_timings": [], "_step_began": None}
 
     @property
     def run(self) -> otel_ml.Run | None:
@@ -172,6 +174,11 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         RUNTIME.make_current(self._begin(args))
 
     def _begin(self, args: Any) -> otel_ml.Run:
+        asked = None if "name" in self._arguments else args.run_name
+        if self._is_owner and self._trial is None:  # it may be in several Trainers, each with a name of its own
+            self._run, first = self._own.get(asked, (None, None))
+            if self._run is not None and self._run.is_active and asked is None and first is not args:
+                _say_shared(self._run)
         if self._run is None or not self._run.is_active:
             # One that the program itself has begun keeps its name, and no trial of a search ends it.
             is_users = RUNTIME.is_chosen and not RUNTIME.is_current(_BEGUN)
@@ -182,6 +189,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
             self._is_owner = not is_users and self._run.id not in _BEGUN
             if self._is_owner:
                 _BEGUN.add(self._run.id)
+                self._own[asked] = self._run, args
             elif not is_users:
                 _say_shared(self._run)
         return self._run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
+from inspect import signature
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 import otel_ml
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.record.call_forms import OPTIONS
 from otel_ml.exceptions import WireError
 from otel_ml.testing import capture
 from otel_ml.wire.reduction import Reduction
@@ -166,6 +168,27 @@ def test_an_unknown_reduction_is_said_with_the_nearest_and_the_value_is_kept() -
         assert [(point.name, point.reduction, point.value) for point in run.points] == [("loss", "mean", 1.0)]
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"reduce": "avg"}, "'mean'"),
+        ({"reduce": "median"}, "'p50'"),
+        ({"reduce": "SUM"}, "'sum'"),
+        ({"reduce": "mean,max"}, "('mean', 'max')"),
+        ({"reduce": "sum>max"}, "within='sum', reduce='max'"),
+        ({"within": "average"}, "'mean'"),
+        ({"within": "median"}, None),
+        ({"reduce": "mean,maxx"}, None),
+    ],
+)
+def test_a_reduction_as_others_write_it_is_said_as_it_is_written_here(given: Any, meant: str | None) -> None:
+    with capture() as run:
+        otel_ml.log({"loss": 1.0}, step=0, **given)
+
+        (said,) = run.notices
+        assert said.partition(" Did you mean ")[2].partition("? Known: ")[0] == (meant or "")
+
+
 def test_a_text_of_a_million_characters_is_no_reduction_and_compared_with_none() -> None:
     tracemalloc.start()
     try:
@@ -221,6 +244,49 @@ def test_an_argument_of_another_logger_costs_nothing_but_itself() -> None:
         first, second = run.notices
         assert first.startswith("log(): unknown argument sync. It is not used, and the values are recorded.")
         assert second.startswith("record(): unknown argument sync.")
+
+
+MEANT: dict[str, tuple[Callable[[], object], str]] = {
+    "a reduction as others call it": (
+        lambda: otel_ml.log({"tokens": 1}, reduction="sum"),
+        "log(): unknown argument reduction. Did you mean 'reduce'? It is not used",
+    ),
+    "a step misspelled": (
+        lambda: otel_ml.log({"loss": 1.0}, steps=4),
+        "log(): unknown argument steps. Did you mean 'step'? It is not used",
+    ),
+    "two of them, one unknown": (
+        lambda: otel_ml.record("loss", 1.0, weights=2, colour="red"),
+        "record(): unknown argument weights, colour. Did you mean 'weight'? It is not used",
+    ),
+    "a number that may be a value": (
+        lambda: otel_ml.log({"loss": 1.0}, accuracy=0.5),
+        "log(): unknown argument accuracy. It is not used",
+    ),
+    "an option of a definition": (
+        lambda: otel_ml.define_metric("tokens", reduction="sum"),
+        "define_metric(): unknown argument reduction. Did you mean 'reduce'? It is not used",
+    ),
+    "an option of a timer": (
+        lambda: otel_ml.timed("forward", levl=2),
+        "timed(): unknown argument levl. Did you mean 'level'? It is not used",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MEANT)
+def test_an_argument_that_is_nearly_one_is_said_with_the_one_that_is_meant(case: str) -> None:
+    call, expected = MEANT[case]
+    with capture() as run:
+        call()
+
+        (said,) = run.notices
+        assert said.startswith(expected)
+
+
+def test_the_options_that_a_hint_knows_are_those_of_the_calls() -> None:
+    for call in (otel_ml.log, otel_ml.record):
+        assert [name for name in OPTIONS if name not in signature(call).parameters] == []
 
 
 class Shy(dict[str, float]):

@@ -34,6 +34,18 @@ def test_the_names_of_the_collector_are_those_that_its_configurations_read() -> 
         ("OTEL_ML_ALLOWED_LATNESS", "OTEL_ML_ALLOWED_LATENESS"),
         ("OTEL_ML_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
         ("OTEL_ML_SERVICE_NAME", "OTEL_SERVICE_NAME"),
+        ("OTEL_ML_EXPERIMENT", "OTEL_ML_EXPERIMENT_NAME"),  # as an id it would make all starts one run
+        ("OTEL_ML_PROJECT", "OTEL_ML_EXPERIMENT_NAME"),
+        ("OTEL_ML_RUN_ID", "OTEL_ML_EXPERIMENT_ID"),
+        ("OTEL_ML_NAME", "OTEL_ML_RUN_NAME"),
+        ("OTEL_ML_ROLE", "OTEL_SERVICE_NAME"),
+        ("OTEL_ML_OUTPUT_DIR", "OTEL_ML_DIR"),
+        ("otel_ml_dir", "OTEL_ML_DIR"),
+        ("OTELML_RUN_NAME", "OTEL_ML_RUN_NAME"),
+        ("OTEL_MLEXPORTER", "OTEL_ML_EXPORTERS"),
+        ("OTEL_EXPORTER_OLTP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINTS", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        ("OTEL_RESOURCE_ATTRIBUTE", "OTEL_RESOURCE_ATTRIBUTES"),
         ("OTEL_ML_SERVICE_3", ""),
         ("OTEL_ML_ACME_TOKEN", ""),
     ],
@@ -47,3 +59,14 @@ def test_no_setting_is_unknown() -> None:
     names = {variable.name for variable in (*env.VARIABLES, *OF_THE_SERVICE, *env.STANDARD)} | env.OF_THE_COLLECTOR
 
     assert unknown_settings(dict.fromkeys(names, "x")) == {}
+
+
+def test_what_others_read_is_not_told() -> None:
+    of_opentelemetry = [
+        f"OTEL_EXPORTER_OTLP_{signal}{end}"
+        for signal in ("", "TRACES_", "METRICS_", "LOGS_", "PROFILES_")
+        for end in ("TIMEOUT", "HEADERS", "PROTOCOL", "INSECURE", "CLIENT_KEY", "CLIENT_CERTIFICATE", "CERTIFICATE")
+    ]
+    others = ["OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_PYTHON_LOG_LEVEL", "OTEL_PROPAGATORS", "OTELCOL_X"]
+
+    assert unknown_settings(dict.fromkeys([*of_opentelemetry, *others], "x")) == {}

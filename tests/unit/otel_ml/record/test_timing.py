@@ -46,6 +46,39 @@ def test_times_of_one_step_accumulate(recorded):
     assert counts(recorded.collect(), "time/forward") == {1: 4}
 
 
+def test_a_timer_is_a_block_and_a_decorator_too(recorded):
+    set_step(1)
+    by_hand = timer("by_hand")
+
+    with by_hand as span:
+        span.set_attribute("shard", 3)
+        with by_hand:
+            pass
+    with pytest.raises(ValueError, match="of the block"), by_hand:
+        raise ValueError("of the block")
+
+    @timer("decorated", level=1)
+    def twice(number: int) -> int:
+        return 2 * number
+
+    assert [twice(1), twice(2)] == [2, 4]
+    batch = recorded.collect()
+    assert counts(batch, "time/by_hand") == {1: 3}
+    assert counts(batch, "time/decorated") == {1: 2}
+    found = [span for span in spans(batch) if span.name == "by_hand"]
+    assert sorted([a.value.int_value for a in span.attributes if a.key == "shard"] for span in found) == [[], [], [3]]
+    assert sum(span.status.code == 2 for span in found) == 1, "the block that raised"
+
+
+def test_a_timer_above_the_level_is_a_block_that_measures_nothing(recorded):
+    set_step(1)
+    with timer("rare", level=9) as span:
+        span.set_attribute("shard", 3)
+
+    assert timer("rare", level=9)(lambda: 7)() == 7
+    assert counts(recorded.collect(), "time/rare") == {}
+
+
 def test_a_timer_counts_where_it_began_while_that_step_goes_on(recorded):
     set_step(1)
     with step(5):
