@@ -13,7 +13,7 @@ from otel_ml._internal.run_scope import NOW
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml._internal.series.reduction_arguments import Reduce
 from otel_ml._internal.signature import public, public_type, publish
-from otel_ml._internal.timers.no_span import NO_SPAN, NoSpan
+from otel_ml._internal.timers.no_span import NO_SPAN
 from otel_ml._internal.timers.spans import leave
 from otel_ml._internal.timers.timer_definitions import TIMERS, TimerDefinition, checked_level, timer_definition
 from otel_ml._internal.timers.timing import OFF, Timing, timed_function, timing_of
@@ -56,7 +56,7 @@ class Timer:
         """Stop what this thread or task began last and record it; where it began none, what another one did."""
         self.__exit__(None, None, None)
 
-    def __enter__(self) -> Timing | NoSpan:
+    def __enter__(self) -> Any:
         self.start()
         timing = _STARTED.get()[0][1]
         return timing if isinstance(timing, Timing) else NO_SPAN
