@@ -267,8 +267,7 @@ class Service:
     def measures(self) -> Iterable[Measure]:
         """Return the self-telemetry of the runs, and of what waits for them."""
         found = [measure for run in self._runs for measure in run_measures(run)]
-        build = (("version", own_version()),)
-        return [*found, ("build_info", build, 1), ("journal_bytes", (), self._admission.held)]
+        return [*found, ("build_info", (("version", own_version()),), 1), ("journal_bytes", (), self._admission.held)]
 
     def notices(self, experiments: Iterable[str]) -> int:
         """Return how many notices these runs have."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -273,8 +274,6 @@ get_logger().error("a mistake")
 
 @pytest.mark.feature("R19", "yes", "a file for each rank, whose lines say whose they are")
 def test_each_rank_has_a_log_file_of_its_own(tmp_path: Path) -> None:
-    import sys
-
     place = {"WORKER_NAME": "actor_train", "RANK": "3", "WORLD_SIZE": "8", "ROLL_LOG_DIR": str(tmp_path / "logs")}
 
     said = finished([sys.executable, "-c", LOGGING], environment(**place), tmp_path)
@@ -303,8 +302,6 @@ logger.info("at last")
 
 
 def test_a_folder_that_is_set_after_the_first_call_has_the_lines_from_the_next_call_on(tmp_path: Path) -> None:
-    import sys
-
     finished([sys.executable, "-c", CONFIGURED_LATER], environment(), tmp_path)
 
     first = (tmp_path / "first" / "log_rank_DRIVER_0_1.log").read_text().splitlines()
@@ -316,8 +313,6 @@ def test_a_folder_that_is_set_after_the_first_call_has_the_lines_from_the_next_c
 
 @pytest.mark.parametrize("blocked", [("logs",), ("logs", "output")], ids=["ROLL's other folder", "no folder at all"])
 def test_a_folder_that_cannot_be_made_does_not_stop_the_program(tmp_path: Path, blocked: tuple[str, ...]) -> None:
-    import sys
-
     for name in blocked:
         (tmp_path / name).write_text("a file")
 
@@ -345,8 +340,6 @@ os.waitpid(child, 0)
 
 
 def test_a_forked_child_logs_too(tmp_path: Path) -> None:
-    import sys
-
     finished([sys.executable, "-c", FORKED], environment(ROLL_LOG_DIR=str(tmp_path)), tmp_path)
 
     lines = (tmp_path / "log_rank_DRIVER_0_1.log").read_text().splitlines()
