@@ -25,7 +25,7 @@ from tests.waiting import eventually
 MONITORING = ROOT / "monitoring"
 RULES = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"][0]["rules"]
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
-PAGE = ROOT / "docs" / "operations.md"
+PAGE = ROOT / "docs/operations.md"
 [SCRAPE] = [
     yaml.safe_load(block.code) for block in blocks_of(PAGE) if block.argument == "tests/integration/test_monitoring.py"
 ]
