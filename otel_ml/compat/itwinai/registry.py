@@ -17,8 +17,11 @@ from otel_ml.wire.safe_names import unique_path
 
 __all__ = ["ToRegister", "register"]
 
-TIMEOUT_S = 15.0
-"""For the service to have opened the run in MLflow, and for MLflow to answer; the program has ended training."""
+TIMEOUT_S = 60.0
+"""For the service to have opened the run in MLflow, and for MLflow to answer; the program has ended training.
+
+This process and the service both load MLflow first, which on a busy host takes a quarter of a minute.
+"""
 
 
 @dataclass(frozen=True)
