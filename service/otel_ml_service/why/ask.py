@@ -10,7 +10,7 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.quantities import seconds
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.run_history import SeriesName
-from otel_ml_service.why.answer import ABOUT, Answer, Evidence
+from otel_ml_service.why.answer import ABOUT, CAUSED, Answer, Evidence
 from otel_ml_service.why.between_steps import Between, between_steps
 from otel_ml_service.why.completeness import completeness
 from otel_ml_service.why.costliest_steps import quick_range, slow_range
@@ -106,10 +106,10 @@ def _noticed(facts: RunFacts, places: Sequence[Place]) -> Answer | None:
     noticed = [answer for answer in answers if answer.effect is not None and answer.effect > 0]
     # Where somebody was found, what the whole run lost besides is not a second answer.
     if any(answer.verdict == "caused" for answer in noticed):
-        return max(noticed, key=_cost)
+        return _most(noticed)
     noticed += [answer for place in places for answer in _of_whole_run(facts, place)]
     if noticed:
-        return max(noticed, key=_cost)
+        return _most(noticed)
     return next((answer for answer in answers if answer.verdict == "coincided"), None)
 
 
@@ -152,6 +152,14 @@ def _lost(facts: RunFacts, place: Place, steps: Sequence[int]) -> list[Between |
         long_steps_of(facts, place, steps[0], steps[-1]),
     )
     return [one for one in lost if one is not None]
+
+
+def _most(answers: Sequence[Answer]) -> Answer:
+    """Return the costliest answer; one that has a cause comes before those that cost hardly more."""
+    # Roles wait for each other: who waits for a slow rank loses what it costs, and now and then a little more.
+    least = CAUSED * max(map(_cost, answers))
+    caused = [answer for answer in answers if answer.verdict == "caused" and _cost(answer) >= least]
+    return max(caused or answers, key=_cost)
 
 
 def _cost(answer: Answer) -> float:

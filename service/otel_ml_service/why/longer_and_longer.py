@@ -23,6 +23,9 @@ _NOTICED = 0.1
 _ORDERED = 0.6
 """Rank correlation of the time of a step with its number."""
 
+_AT_ONCE = 0.8
+"""Part of the growth that comes from one fourth to the next: then it is another level."""
+
 _LEAST = 64
 """Steps that it takes, in four parts each of which is longer than the one before."""
 
@@ -36,7 +39,8 @@ def grow(time: StepTime, steps: Sequence[int]) -> tuple[Sequence[int], Sequence[
     levels = [time.usual_s(part) for part in calm]
     # Each fourth is longer than the one before: of equal ones the set has fewer.
     is_longer = levels == sorted(set(levels)) and levels[-1] > (1 + _NOTICED) * levels[0]
-    if not is_longer or _order([time.seconds[step] for part in calm for step in part]) < _ORDERED:
+    is_another_level = max(np.diff(levels)) >= _AT_ONCE * (levels[-1] - levels[0])
+    if not is_longer or is_another_level or _order([time.seconds[step] for part in calm for step in part]) < _ORDERED:
         return None
     return calm[0], calm[-1]
 

@@ -9,6 +9,8 @@ import pytest
 
 from otel_ml_service.why.ask import Question, why
 from otel_ml_service.why.facts import facts_of
+from otel_ml_service.why.longer_and_longer import grow
+from otel_ml_service.why.step_time import StepTime
 from tests.unit.otel_ml_service.why.asking import SLOW, asked, texts
 from tests.unit.otel_ml_service.why.jobs import Values, job
 
@@ -55,6 +57,16 @@ def test_checkpoints_do_not_hide_it() -> None:
 )
 def test_what_does_not_grow_is_not_told_to_grow(records: list) -> None:  # type: ignore[type-arg]
     assert "longer and longer" not in texts(asked(records))
+
+
+@pytest.mark.parametrize("at", [60, 78, 90])
+def test_another_level_is_no_growth_whatever_the_steps_on_either_side_of_it_do(at: int) -> None:
+    def seconds(step: int) -> float:
+        return (1.0 if step < at else 1.6) + 1e-6 * step  # in order by a hair on both sides
+
+    steps = range(140)
+
+    assert grow(StepTime("clock", {step: seconds(step) for step in steps}, {}, {}), steps) is None
 
 
 def test_what_grows_with_the_data_is_told_as_that() -> None:
