@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from otel_ml._internal.forks import (
     launch_variables,
     parent_of_program,
 )
-from otel_ml._internal.identity.ranks import BY_HAND, detect
+from otel_ml._internal.identity.ranks import BY_HAND, JobPlace, detect
 from otel_ml._internal.identity.run_identity import (
     ANYWHERE,
     Identity,
@@ -148,7 +149,7 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     parent, place = Parent.parse(written), detect(environ)
     is_other = another_run(arguments, *_run_of(environ))
     has_number = parent is not None and not place.launcher and _has_number_of(parent, environ)
-    is_of_launch = has_number or bool(parent and place.launcher and place.launcher == parent.launcher)
+    is_of_launch = has_number or bool(parent and place.launcher and _is_of_launch(place, parent, environ))
     is_of_same_place = is_of_launch and parent is not None and place.rank == parent.rank
     is_asked_for = bool(arguments.get("id")) and not is_other
     # `child_env()` of versions that named no parent left it empty.
@@ -177,7 +178,19 @@ def is_launch_of_its_own(environ: Mapping[str, str]) -> bool:
     parent, place = Parent.parse(environ.get(env.PARENT.name, "")), detect(environ)
     if parent is None or parent.pid == ANYWHERE or parent.is_id_given or creator_by_multiprocessing():
         return False
-    return place.launcher in _OF_ALL_RANKS and place.launcher != parent.launcher
+    return place.launcher in _OF_ALL_RANKS and not _is_of_launch(place, parent, environ)
+
+
+def _is_of_launch(place: JobPlace, parent: Parent, environ: Mapping[str, str]) -> bool:
+    """Whether this process is in the launch of the process whose run the environment names, as far as can be told.
+
+    `sbatch` and `srun` hand a rank's environment to a job or a step of its own. A run that is called as a step of SLURM
+    says which step it began in.
+    """
+    if place.launcher != parent.launcher:
+        return False
+    step = re.match(r"slurm-\d+(?:_\d+)?\.[^-]+", environ.get(env.EXPERIMENT_ID.name, ""))
+    return place.launcher != "slurm" or parent.is_id_given or step is None or step[0] == place.job
 
 
 def _run_of(environ: Mapping[str, str]) -> tuple[str, str, str]:

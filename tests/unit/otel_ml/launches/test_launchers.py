@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from otel_ml._internal.identity.ranks import detect
+from otel_ml._internal.identity.run_identity import Identity, Parent, identify
+from otel_ml._internal.lifecycle.child_environment import own_environ
+from otel_ml.config import Config
 from tests.unit.otel_ml.launches.program import CONTAINER, SPAWNED, STEP, TORCHRUN, ids
 
 
@@ -177,3 +180,38 @@ def test_mpiruns_on_several_hosts_that_nothing_tells_apart_are_the_run_of_their_
     ranks = 'for r in 0 1; do PMI_RANK=$r PMI_SIZE=2 MPI_LOCALNRANKS=1 bash -c "$P \\"\\$PROGRAM\\"; true"; done'
 
     assert ids(ranks, SLURM_JOB_ID="77") == ["slurm-77", "slurm-77"]
+
+
+def _seen(rank: str, **launch: str) -> Identity:
+    """Return who a rank of a step is that got the environment of rank 0 of step 77.0, which has a run."""
+    written = {
+        "OTEL_ML_EXPERIMENT_ID": "slurm-77.0",
+        "OTEL_ML_EXPERIMENT_NAME": "exp",
+        "OTEL_ML_PARENT": str(Parent("0" * 32, 1, 0, "trainer", "slurm")),
+    }
+    told = {**STEP, "SLURM_STEP_NUM_TASKS": "2", **written, **launch, "SLURM_PROCID": rank}
+    seen = own_environ({"experiment": "exp"}, told)
+    return identify(Config.from_env(seen, experiment="exp"), seen)
+
+
+@pytest.mark.parametrize("launch", [{"SLURM_JOB_ID": "78"}, {"SLURM_STEP_ID": "1"}, {"SLURM_JOB_ID": "7"}], ids=str)
+def test_a_step_that_a_rank_of_another_one_has_started_or_submitted_is_a_run_of_its_own(launch: dict[str, str]) -> None:
+    job = {**STEP, **launch}
+
+    ranks = [_seen(rank, **launch) for rank in ("0", "1")]
+
+    assert [one.run_id for one in ranks] == [f"slurm-{job['SLURM_JOB_ID']}.{job['SLURM_STEP_ID']}"] * 2
+    assert [(one.place.rank, one.place.world_size) for one in ranks] == [(0, 2), (1, 2)]
+
+
+def test_a_rank_that_gets_the_environment_of_rank_0_of_its_own_step_is_in_its_run() -> None:
+    assert _seen("1").run_id == "slurm-77.0"
+    assert _seen("1", OTEL_ML_EXPERIMENT_ID="slurm-77.0-2").run_id == "slurm-77.0-2"
+    assert _seen("1", OTEL_ML_EXPERIMENT_ID="slurm-77").run_id == "slurm-77"
+
+
+def test_a_program_that_rank_0_of_a_step_starts_is_no_rank_of_it() -> None:
+    program = _seen("0")
+
+    assert program.run_id != "slurm-77.0"
+    assert program.place.world_size == 1
