@@ -105,8 +105,6 @@ def test_a_run_beside_another_is_recorded_into_by_its_methods_alone(
 
     assert values_of(server, "x") == {"a": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "b": [20.0, 21.0]}
     assert set(values_of(server, "time/work")) == {"a"}
-    assert set(values_of(server, "time/block")) == {"a", "b"}
-    assert set(values_of(server, "time/decorator")) == {"b"}
     params = {event.resource["ml.run.name"]: event.body for event in server.events("ml.params")}
     assert params == {"a": {"who": "a"}, "b": {"who": "b"}}
     assert errors.count("came after the run had ended") == 1
