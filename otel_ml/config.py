@@ -115,14 +115,6 @@ class Config:
             wrong.append(
                 f'init(prefix={_shown(prefix)}): expected "" (names carry no role) or None. A name says its own prefix.'
             )
-        said_rank, said_size = value(env.RANK), value(env.WORLD_SIZE)
-        # A child may have the size of its parent's role in its environment, and a rank of another role as an argument.
-        if rank is world_size is None and said_rank is not None and said_size is not None and said_rank >= said_size:
-            problems.append(
-                f"{env.RANK.name}: expected a rank below {env.WORLD_SIZE.name}={said_size}, the first being 0, "
-                f"got '{said_rank}'. Its default is used."
-            )
-            said_rank = None
         found_topology = _topology(topology, wrong)
         attributes = value(env.RESOURCE_ATTRIBUTES)
         endpoint = endpoint_of(environ, problems)
@@ -131,8 +123,8 @@ class Config:
             name=_as_utf8(name or value(env.RUN_NAME)),
             id=_as_utf8(id or value(env.EXPERIMENT_ID)),
             role=_as_utf8(role or value(env.SERVICE_NAME) or attributes.get("service.name", "") or "trainer"),
-            rank=said_rank if rank is None else rank,
-            world_size=said_size if world_size is None else world_size,
+            rank=value(env.RANK) if rank is None else rank,
+            world_size=value(env.WORLD_SIZE) if world_size is None else world_size,
             local_rank=value(env.LOCAL_RANK),
             tags=_texts("tags", tags, wrong),
             notes=notes,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -18,21 +16,17 @@ _EXPLAINED = 0.7
 """A shorter phase that lost this share of what a longer one lost is the reason of both: it is inside of it."""
 
 
-def own_extra(seconds: Floats, usual: Floats, groups: Groups, together: Sequence[bool] = ()) -> Floats:
+def own_extra(seconds: Floats, usual: Floats, groups: Groups) -> Floats:
     """Return how many seconds longer than the usual rank each took, without what may have been waiting.
 
     Who comes early waits, in a phase that comes later: a rank that is `d` seconds ahead of the last one when a phase
     begins may take `d` longer in it for no fault of its own. So the time without that head start must be longer than
     the usual rank's, too. What is longer only then is not counted either: not every phase waits.
 
-    Whoever comes late to a collective waits less there than the others, and is not ahead of them after it: all leave it
-    together. It comes late by what it does after the last one, or between two that are one timer.
-
     Args:
         seconds: [ranks, phases], phases in the order in which they are recorded within a step.
         usual: of each rank, [ranks, phases].
         groups: rows of ranks that do the same work.
-        together: [phases], which of them nobody leaves before all have come.
 
     Examples:
         Rank 1 is slow in the first phase; rank 0 waits for it in the second one:
@@ -40,17 +34,10 @@ def own_extra(seconds: Floats, usual: Floats, groups: Groups, together: Sequence
         >>> seconds = np.array([[1.0, 0.4], [1.3, 0.1]])
         >>> own_extra(seconds, np.array([[1.0, 0.1]] * 2), (np.array([0, 1]),)).round(3).tolist()
         [[0.0, 0.0], [0.3, 0.0]]
-
-        Rank 2 is slow in the last phase, and the others wait for it in the next step:
-
-        >>> seconds, usual = np.array([[0.4, 0.1], [0.4, 0.1], [0.1, 0.4]]), np.array([[0.4, 0.1]] * 3)
-        >>> own_extra(seconds, usual, (np.arange(3),), (True, False)).round(3).tolist()
-        [[0.0, 0.0], [0.0, 0.0], [-0.3, 0.3]]
     """
     # [ranks, phases]: when each rank began a phase, if it did nothing between them.
     begun = np.zeros_like(seconds)
-    taken = np.where(np.array(together) & (seconds < usual), usual, seconds) if any(together) else seconds
-    np.cumsum(np.where(np.isnan(taken), 0.0, taken)[:, :-1], axis=1, out=begun[:, 1:])
+    np.cumsum(np.where(np.isnan(seconds), 0.0, seconds)[:, :-1], axis=1, out=begun[:, 1:])
     # Less all that it may have waited: by how much it was ahead of who began last.
     alone = seconds - (begun.max(axis=0) - begun)
     extra: Floats = np.minimum(seconds - usual, alone - usual_of(alone, groups))

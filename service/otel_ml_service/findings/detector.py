@@ -22,7 +22,7 @@ from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import largest_of_rows
 from otel_ml_service.findings.peers import is_pipeline
-from otel_ml_service.findings.phases import TimerKind, accusing, meeting
+from otel_ml_service.findings.phases import TimerKind, accusing
 from otel_ml_service.findings.scatter import Scatter
 from otel_ml_service.findings.silent_ranks import Rhythm, silence
 from otel_ml_service.findings.step_timers import StepTimers
@@ -156,11 +156,11 @@ class Detector:
         """Return how many seconds longer than its peers each rank worked; NaN where it waited, or has none."""
         phases, kinds = tuple(self._cells.phases), timers.kinds
         # Where all ranks send and receive alike there are no stages: it is a name.
-        takes_turns, extra = is_pipeline(phases, kinds) and len(self._usual_times.groups) > 1, seconds - usual
+        takes_turns = is_pipeline(phases, kinds) and len(self._usual_times.groups) > 1
+        extra = seconds - usual
         if not takes_turns:  # a timer that is new has its place in the step, and not behind all that were known
-            known = [phase for phase in timers.phases if phase in self._cells.phases]
-            line, groups = [self._cells.phases[phase] for phase in known], self._usual_times.groups
-            extra[:, line] = own_extra(seconds[:, line], usual[:, line], groups, meeting(known, kinds))
+            line = [self._cells.phases[phase] for phase in timers.phases if phase in self._cells.phases]
+            extra[:, line] = own_extra(seconds[:, line], usual[:, line], self._usual_times.groups)
         self._late = self._smoothed_lateness(seconds, phases, kinds) if takes_turns else np.full(len(seconds), np.inf)
         extra[:, [not accuses for accuses in accusing(phases, kinds)]] = np.nan
         return extra

@@ -57,15 +57,6 @@ def test_a_rank_beyond_the_world_size_is_refused() -> None:
         Config.from_env({}, rank=4, world_size=4)
 
 
-def test_ranks_that_variables_count_from_1_are_said_and_the_last_one_is_not_used() -> None:
-    third, last = (Config.from_env({"OTEL_ML_RANK": rank, "OTEL_ML_WORLD_SIZE": "4"}) for rank in "34")
-
-    assert (third.rank, third.world_size, third.problems) == (3, 4, ())
-    assert (last.rank, last.world_size) == (None, 4)
-    said = "OTEL_ML_RANK: expected a rank below OTEL_ML_WORLD_SIZE=4, the first being 0, got '4'. Its default is used."
-    assert last.problems == (said,)
-
-
 def test_a_rank_of_another_role_is_taken_where_the_environment_has_the_size_of_its_parents() -> None:
     config = Config.from_env({"OTEL_ML_RANK": "0", "OTEL_ML_WORLD_SIZE": "1"}, role="generator", rank=3)
 

@@ -13,12 +13,10 @@ from otel_ml_service.findings.step_timers import StepTimers, only_times
 NAN = float("nan")
 
 
-def run(detector: Detector | StepFindings, steps: range, **phases: list[float]) -> list[Finding]:
+def run(detector: Detector, steps: range, **phases: list[float]) -> list[Finding]:
     """Feed the same times at every step; return all changes."""
     seconds = only_times(np.array(list(phases.values())).T)
     timers = StepTimers(tuple(range(len(seconds))), tuple(phases), seconds)
-    if isinstance(detector, StepFindings):
-        return [change for step in steps for change in detector.step(step, timers, {})]
     return [change for step in steps for change in detector.step(step, timers)]
 
 
@@ -322,43 +320,3 @@ def test_who_times_whole_steps_alone_is_slow_in_these() -> None:
     [found] = detector.open.values()
     assert (found.rank, found.phase) == (3, "step")
     assert found.extra_s == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize("after", ["log", "optimizer"])
-def test_who_takes_long_after_all_have_met_is_slow_and_not_ahead_of_those_who_wait_for_it_in_the_next_step(
-    after: str,
-) -> None:
-    detector = StepFindings()
-    met = {"forward": [0.3] * 4, "all_reduce": [0.101, 0.101, 0.001, 0.101]}
-    run(detector, range(20), **met, **{after: [0.001, 0.001, 0.101, 0.001]})
-
-    [found] = detector.open.values()
-    assert (found.rank, found.phase) == (2, after)
-    assert (found.extra_s, found.saved_s) == pytest.approx((0.1, 0.1))
-
-
-def test_who_is_slow_between_two_collectives_of_one_timer_is_not_ahead_by_what_the_others_wait_in_them() -> None:
-    detector = Detector()
-    run(detector, range(20), all_gather=[0.13, 0.01, 0.13, 0.13], forward=[0.1, 0.22, 0.1, 0.1])
-
-    assert [(found.rank, found.phase) for found in detector.open.values()] == [(1, "forward")]
-
-
-def test_a_group_whose_ranks_keep_up_is_not_slow_where_it_waits_for_a_rank_of_another_group() -> None:
-    detector = Detector()
-    forward, tp_all_reduce = [0.1, 0.1, 0.14, 0.1], [0.01, 0.01, 0.01, 0.05]
-    run(detector, range(40), forward=forward, tp_all_reduce=tp_all_reduce, backward=[0.24, 0.24, 0.2, 0.2])
-
-    assert [(found.rank, found.phase) for found in detector.open.values()] == [(2, "forward")]
-
-
-def test_what_is_declared_to_be_work_is_no_collective_whatever_its_name() -> None:
-    timers = StepTimers(
-        tuple(range(3)),
-        ("all_gather", "backward"),
-        np.array([[0.0, 0.4], [0.1, 0.3], [0.1, 0.3]]),
-        kinds={"all_gather": "work"},
-    )
-    detector = Detector()
-
-    assert [change for step in range(20) for change in detector.step(step, timers)] == []
