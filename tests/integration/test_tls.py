@@ -157,6 +157,26 @@ def test_an_authority_that_is_taken_out_of_the_file_of_client_ca_is_not_trusted_
     assert "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE" in refused
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_with_a_client_ca_no_session_goes_on_without_the_certificate_being_looked_at(
+    bench: Bench, mutual: TlsFiles, pairs: dict[str, Pair], version: ssl.TLSVersion
+) -> None:
+    service = bench.service(tls=mutual)
+    context = ssl.create_default_context(cafile=str(pairs["ours"].certificate))
+    context.load_cert_chain(pairs["rank"].certificate, pairs["rank"].key)
+    context.maximum_version = version
+
+    def answered(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool | None]:
+        plain = socket.create_connection(("127.0.0.1", int(service.endpoint.rpartition(":")[2])), timeout=10)
+        with context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
+            return connection.session, connection.session_reused
+
+    session, _ = answered(None)
+    assert not answered(session)[1]
+
+
 @pytest.mark.parametrize("client", [None, "stranger"])
 def test_with_a_client_ca_nobody_else_is_served(
     bench: Bench, recording: RecordingExporter, mutual: TlsFiles, pairs: dict[str, Pair], client: str | None

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,8 @@ from otel_ml.wire.safe_names import unique_path
 
 __all__ = ["ToRegister", "register"]
 
-TIMEOUT_S = 60.0
-"""For the service to have opened the run in MLflow, and for MLflow to answer; the program has ended training.
-
-This process and the service both load MLflow first, which on a busy host takes a quarter of a minute.
-"""
+TIMEOUT_S = 15.0
+"""For the service to have opened the run in MLflow, and for MLflow to answer; the program has ended training."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,9 @@ def register(models: Sequence[ToRegister], run: Run) -> None:
         except Exception as found:  # noqa: BLE001 (MLflow's, its database's, the network's)
             error.append(found)
 
+    # The service loads MLflow meanwhile, too. On a busy host that takes as long as all that is waited for afterwards.
+    with suppress(ImportError):  # `work` reports it
+        import mlflow  # noqa: F401
     # MLflow's client repeats a request for minutes; the program would wait for it at its end.
     worker = threading.Thread(target=work, name="otel-ml-registry", daemon=True)
     worker.start()
