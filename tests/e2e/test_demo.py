@@ -66,7 +66,9 @@ def test_the_evaluator_that_was_killed_has_evaluated_every_model(recorded: Histo
 
 
 def test_the_slow_rank_is_found_where_and_when_it_was_slow(run: RunFolder) -> None:
-    [found] = [one for one in read_facts(run).findings if one.place == "" and one.accuses]
+    found, *further = (one for one in read_facts(run).findings if one.place == "" and one.accuses)
+    # It sleeps in forward, and its backward, with cold caches then, does take longer: 1.0 ms where others take 0.13.
+    assert [(one.rank, one.phase) for one in further] in ([], [(2, "backward")])
 
     assert (found.rank, found.phase) == (2, "forward")
     assert abs(found.since - 40) <= 3
