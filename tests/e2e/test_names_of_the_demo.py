@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml_service.demo.launch import Launch, launch
+from otel_ml_service.stored_runs.run_folders import RunFolder
 from tests.docs.sent import contradictions
 from tests.otlp_server import otlp_server
 
@@ -29,7 +30,9 @@ def test_each_name_that_the_demo_sends_is_registered_or_its_own(tmp_path: Path) 
                 said = {"OTEL_ML_MODE": "remote", "OTEL_EXPORTER_OTLP_ENDPOINT": server.url}
                 return {**super().environment(rank, world_size), **said}
 
-        launch(ToTheTest("registry", tmp_path, (), STEPS, on_progress=lambda: None, on_event=print))
+        launch(
+            ToTheTest(RunFolder(tmp_path / "digits" / "registry"), (), STEPS, on_progress=lambda: None, on_event=print)
+        )
         messages = [message for _, _, message in server.requests]
 
     assert {point.name for point in server.points()} > METRICS | {f"time/{name}" for name in TIMERS}

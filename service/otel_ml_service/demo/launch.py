@@ -18,8 +18,10 @@ from otel_ml.quantities import seconds
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.demo.digits import save_digits
 from otel_ml_service.demo.disturbance import KILL_EVALUATOR_AT
+from otel_ml_service.stored_runs.read_records import is_live
+from otel_ml_service.stored_runs.run_folders import RunFolder
 
-__all__ = ["RANKS", "DemoFailedError", "Launch", "launch"]
+__all__ = ["RANKS", "DemoFailedError", "Launch", "launch", "wait_for_service"]
 
 RANKS = 4
 _POLL_S = 0.05
@@ -40,14 +42,12 @@ class Launch:
     """One launch of the demo's job.
 
     Attributes:
-        run_id: experiment id, the same in all processes.
-        base: `OTEL_ML_DIR`.
+        run: folder of the run that all processes belong to.
         on_progress: called many times a second with the number of the last checkpoint's step, for a progress bar.
         on_event: called with a sentence when something happens.
     """
 
-    run_id: str
-    base: Path
+    run: RunFolder
     exporters: Sequence[str]
     steps: int
     on_progress: Callable[[], None]
@@ -65,9 +65,9 @@ class Launch:
             "WORLD_SIZE": str(world_size),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
-            "OTEL_ML_EXPERIMENT_ID": self.run_id,
+            "OTEL_ML_EXPERIMENT_ID": self.run.id,
             "OTEL_ML_MODE": "embedded",
-            "OTEL_ML_DIR": str(self.base),
+            "OTEL_ML_DIR": str(self.run.path.parent.parent),
             "OTEL_ML_EXPORTERS": ",".join(self.exporters),
             "OTEL_ML_FLUSH_INTERVAL": "200",
             "WANDB_MODE": "offline",
@@ -98,7 +98,7 @@ def launch(job: Launch) -> None:
         _until(job, folder, processes, lambda: all(process.poll() == 0 for process in processes.values()))
         for line in _own_lines(folder):
             job.on_event(line)
-    _wait_for_service(job)
+    wait_for_service(job)
 
 
 def _start(job: Launch, folder: Path, program: str, rank: int, world_size: int) -> subprocess.Popen[bytes]:
@@ -148,14 +148,15 @@ def _own_lines(folder: Path) -> Iterator[str]:
                 yield line
 
 
-def _wait_for_service(job: Launch) -> None:
+def wait_for_service(job: Launch) -> None:
     """Wait until the run's own service has written everything and ended."""
-    rendezvous = rendezvous_of(job.run_id)
+    rendezvous = rendezvous_of(job.run.id)
     deadline = time.monotonic() + _SERVICE_TIMEOUT_S
-    while rendezvous.read_service() is not None:
+    # It is found no more from the moment at which it begins to end, and has the run open until it has.
+    while rendezvous.read_service() is not None or is_live(job.run):
         if time.monotonic() > deadline:
             raise DemoFailedError(
-                f"The service of run {job.run_id} is still writing after {seconds(_SERVICE_TIMEOUT_S)}. "
+                f"The service of run {job.run.id} is still writing after {seconds(_SERVICE_TIMEOUT_S)}. "
                 f"See service.log in the run's folder, then: otel-ml recover"
             )
         job.on_progress()

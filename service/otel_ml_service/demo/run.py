@@ -52,7 +52,7 @@ def run_demo(base: Path, wanted: Sequence[str] | None, steps: int) -> bool:
     run = new_run(base.absolute(), datetime.now().astimezone())
     console.print(f"[bold]otel_ml demo[/]: {RANKS} trainers and an evaluator on 1,797 handwritten digits")
     with _progress_bar(console, run, steps) as (move, say):
-        launch(Launch(run.id, base.absolute(), backends, steps, on_progress=move, on_event=say))
+        launch(Launch(run, backends, steps, on_progress=move, on_event=say))
     recorded = list(records(run))
     found = findings(recorded)
     compared = {backend: _compared(backend, run, recorded) for backend in backends if backend in READERS}

@@ -6,6 +6,7 @@ import errno
 import os
 import sqlite3
 import stat
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,11 +20,13 @@ from otel_ml.wire.versions import own_version, require
 __all__ = [
     "DamagedError",
     "Form",
+    "InUseError",
     "NoSpaceError",
     "StorageError",
     "delete",
     "insert",
     "is_hindered",
+    "is_locked",
     "is_signed",
     "open_database",
     "opened_to_read",
@@ -45,6 +48,10 @@ class DamagedError(StorageError):
     """A file is no longer a database, or one in which something is wrong."""
 
     slug = "damaged-file"
+
+
+class InUseError(StorageError):
+    """Another process has a file open to write."""
 
 
 class NoSpaceError(StorageError):
@@ -160,7 +167,7 @@ def require_known(path: Path, form: Form, timeout_s: float = 0.0) -> None:
 
     Raises:
         VersionError: newer code has written it.
-        StorageError: it is in use by another process.
+        InUseError: another process has it open to write.
     """
     if not path.exists():
         return
@@ -169,7 +176,7 @@ def require_known(path: Path, form: Form, timeout_s: float = 0.0) -> None:
             with opened_to_read(path, timeout_s) as connection:
                 found, writer = _signed(connection)
         except sqlite3.DatabaseError as error:
-            if _is_locked(str(error)):
+            if is_locked(error):
                 raise
             return
     require(path, found, form.version, writer)
@@ -204,18 +211,41 @@ def opened_to_read(path: Path, timeout_s: float = 0.0) -> Iterator[sqlite3.Conne
     """Open a database for reading only; closed at the end of the block, and everything as it was before.
 
     One that was closed in order (no log beside it) is opened as immutable: SQLite would else leave a new log behind,
-    and looking at a run must not make it look newer.
+    and looking at a run must not make it look newer. Nobody is kept from writing to it by that: where somebody has,
+    what was read may be of two states.
+
+    Raises:
+        sqlite3.OperationalError: it is locked, or was written to inside the block: nothing that was read counts.
     """
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
-    how = "mode=ro" if log.exists() else "immutable=1"
+    closed_as = None if log.exists() else _stamp(path)
+    how = "mode=ro" if closed_as is None else "immutable=1"
     had_index = index.exists()
     try:
         address = f"{path.resolve().as_uri()}?{how}"
         with closing(sqlite3.connect(address, uri=True, timeout=timeout_s)) as connection:
             yield connection
+        _require_unchanged(path, log, closed_as)
+    except (sqlite3.DatabaseError, zlib.error, ValueError):
+        _require_unchanged(path, log, closed_as)
+        raise
     finally:
         if not had_index:
             index.unlink(missing_ok=True)  # of the log; SQLite leaves it to whoever writes
+
+
+def _require_unchanged(path: Path, log: Path, closed_as: tuple[int, ...] | None) -> None:
+    if closed_as is not None and (log.exists() or _stamp(path) != closed_as):
+        raise sqlite3.OperationalError("database is locked: it was opened for writing while it was read")
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """Return what is another one after each write, also where who writes sets the time of the file back."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_ctime_ns
 
 
 _ROWS, _BYTES = 32, 2**20
@@ -291,8 +321,8 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def _operational(path: Path, text: str) -> StorageError:
-    if _is_locked(text):
-        return StorageError(
+    if _says_locked(text):
+        return InUseError(
             f"{str(path)!r} is in use by another otel_ml service. Stop that one, or choose another OTEL_ML_DIR."
         )
     if "full" in text or "readonly" in text:
@@ -304,10 +334,15 @@ def _operational(path: Path, text: str) -> StorageError:
 
 def is_hindered(text: str) -> bool:
     """Whether SQLite says that it cannot get at a file, which says nothing of what is in it."""
-    return _is_locked(text) or "unable to open" in text
+    return _says_locked(text) or "unable to open" in text
 
 
-def _is_locked(text: str) -> bool:
+def is_locked(error: BaseException) -> bool:
+    """Whether a file could not be read, or not used, because another process has it open to write."""
+    return isinstance(error, InUseError) or (isinstance(error, sqlite3.DatabaseError) and _says_locked(str(error)))
+
+
+def _says_locked(text: str) -> bool:
     return "locked" in text or "busy" in text
 
 

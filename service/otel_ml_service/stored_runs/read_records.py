@@ -7,14 +7,14 @@ import logging
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from otel_ml.exceptions import OtelMLError, VersionError
 from otel_ml.explanation import explained
 from otel_ml_exporters.records import Record
-from otel_ml_service.storage.database import StorageError, opened_to_read, require_known
+from otel_ml_service.storage.database import StorageError, is_locked, opened_to_read, require_known
 from otel_ml_service.storage.journal_database import ids_in
 from otel_ml_service.storage.packed_rows import rows_after
 from otel_ml_service.storage.record_codec import decode
@@ -36,7 +36,8 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-_LOCKED = ("locked", "busy")
+_AT_ONCE = 500
+"""Records that are read from a database before it is looked whether somebody has written to it meanwhile."""
 
 _LOOK_S = 0.1
 """How often a run that is being recorded is looked at."""
@@ -46,6 +47,10 @@ class RunUnreadableError(OtelMLError):
     """A run's folder holds nothing that can be read now."""
 
     slug = "run-unreadable"
+
+
+class _InUseError(RunUnreadableError):
+    """A service has opened the run meanwhile, or makes it small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +90,14 @@ def records(run: RunFolder) -> Iterator[Record]:
     elif is_there(run.jsonl):
         yield from Follower(run.jsonl).new_records()
     else:
-        raise RunUnreadableError(
-            f"Run {run.id!r} is being recorded, and its exporter 'jsonl' has written nothing yet, or it has none. "
-            "Ask again in a few seconds; without jsonl in OTEL_ML_EXPORTERS, when the run is over."
-        )
+        raise RunUnreadableError(_being_recorded(run))
+
+
+def _being_recorded(run: RunFolder) -> str:
+    return (
+        f"Run {run.id!r} is being recorded, and its exporter 'jsonl' has written nothing yet, or it has none. "
+        "Ask again in a few seconds; without jsonl in OTEL_ML_EXPORTERS, when the run is over."
+    )
 
 
 def is_live(run: RunFolder) -> bool:
@@ -99,7 +108,7 @@ def is_live(run: RunFolder) -> bool:
         with opened_to_read(run.database) as connection:
             connection.execute("SELECT 1 FROM records LIMIT 1").fetchone()
     except sqlite3.DatabaseError as error:  # also one that a kill or a disk has left damaged: nobody has that open
-        return any(word in str(error) for word in _LOCKED)
+        return is_locked(error)
     return False
 
 
@@ -176,7 +185,8 @@ def _whole(run: RunFolder) -> Iterator[Record]:
     except (RunUnreadableError, VersionError) as error:
         if not is_there(run.jsonl):
             raise
-        _log.warning("%s", explained(f"{error.sentence} Instead {str(run.jsonl)!r} is read.", "run-unreadable"))
+        if not isinstance(error, _InUseError):
+            _log.warning("%s", explained(f"{error.sentence} Instead {str(run.jsonl)!r} is read.", "run-unreadable"))
         yield from (record for record in Follower(run.jsonl).new_records() if record.seq > last)
 
 
@@ -193,15 +203,35 @@ def _kept(run: RunFolder) -> Iterator[Record]:
 
 
 def _from_database(path: Path) -> Iterator[Record]:
-    require_known(path, FORM)
+    last = 0
+    while True:
+        found, failure = _some_after(path, last)
+        yield from found
+        if failure is not None:
+            raise failure
+        if not found:
+            return
+        last = found[-1].seq
+
+
+def _some_after(path: Path, seq: int) -> tuple[Sequence[Record], RunUnreadableError | VersionError | None]:
+    """Return the next records, all of one state of the file, and why there are no more of them that can be read."""
+    folder = path.parent.parent
+    found: list[Record] = []
     try:
+        require_known(path, FORM)
         with opened_to_read(path) as connection:
-            folder = path.parent.parent
-            yield from (with_own_file(decode(row), folder) for row in rows_after(connection, 0))
-    except (sqlite3.DatabaseError, zlib.error, *UNDECODABLE) as error:
-        raise RunUnreadableError(
+            # One by one: those before a row that cannot be read are there when that raises.
+            found.extend(with_own_file(decode(row), folder) for row in rows_after(connection, seq, limit=_AT_ONCE))
+    except VersionError as error:
+        return (), error
+    except (sqlite3.DatabaseError, StorageError, zlib.error, *UNDECODABLE) as error:
+        if is_locked(error):
+            return (), _InUseError(_being_recorded(RunFolder(folder)))
+        return found, RunUnreadableError(
             f"{str(path)!r} cannot be read ({error}). If the run was not finished, `otel-ml recover` saves what it can."
-        ) from error
+        )
+    return found, None
 
 
 def _log_of(path: Path) -> Path:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from otel_ml_exporters.records import Image, Record
+from otel_ml_service.storage.database import opened_to_read
 from otel_ml_service.storage.outbox import Outbox
+from otel_ml_service.storage.shrink import shrink
 from otel_ml_service.stored_runs.follow_jsonl import Follower, UnreadableLineError
 from otel_ml_service.stored_runs.read_records import RunUnreadableError, facts, is_live, records
 from otel_ml_service.stored_runs.run_folders import RunFolder
@@ -54,6 +57,49 @@ def test_a_live_run_without_jsonl_says_what_to_do(tmp_path: Path) -> None:
         list(records(run))
 
 
+@pytest.mark.parametrize("has_jsonl", [True, False])
+def test_a_run_that_a_service_opens_while_it_is_read_is_read_on_from_jsonl(tmp_path: Path, has_jsonl: bool) -> None:
+    written = digits_records(steps=2_000)
+    run = write_run(tmp_path, "01abc", written, **({} if has_jsonl else {"exporters": []}))
+    read = records(run)
+    found = [next(read)]
+
+    with closing(Outbox(run.database)):
+        if has_jsonl:
+            assert [*found, *read] == written
+        else:
+            with pytest.raises(RunUnreadableError, match="is being recorded"):
+                list(read)
+
+
+def test_a_run_that_is_made_small_while_it_is_read_gives_each_record_once(tmp_path: Path) -> None:
+    written = digits_records(steps=5_000)
+    run = write_run(tmp_path, "01abc", written, exporters=[])
+    read = records(run)
+    found = [next(read)]
+    before = run.database.stat()
+
+    shrink(run.database, lambda: False)
+
+    assert run.database.stat().st_size < before.st_size
+    assert run.database.stat().st_mtime_ns == before.st_mtime_ns
+    assert [*found, *read] == written
+
+
+def test_what_was_read_of_a_database_while_somebody_wrote_to_it_does_not_count(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=5_000), exporters=[])
+
+    def read() -> None:
+        with opened_to_read(run.database) as connection:
+            rows = connection.execute("SELECT record FROM records ORDER BY seq")
+            rows.fetchone()
+            shrink(run.database, lambda: False)
+            rows.fetchall()
+
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        read()
+
+
 def damaged(run: RunFolder, damage: str) -> None:
     """Leave `run.db` as a kill or a disk does, with the log that a service had beside it."""
     content = run.database.read_bytes()
@@ -93,6 +139,19 @@ def test_a_database_that_cannot_be_read_is_named_where_there_is_no_metrics_jsonl
 
     with pytest.raises(RunUnreadableError, match=r"run\.db' cannot be read"):
         list(records(run))
+
+
+def test_the_records_before_one_that_cannot_be_read_are_read(tmp_path: Path) -> None:
+    written = digits_records(steps=300)
+    run = write_run(tmp_path, "01abc", written, exporters=[])
+    with closing(sqlite3.connect(run.database)) as connection, connection:
+        connection.execute("UPDATE records SET record = 'no record' WHERE seq = 100")
+    found: list[Record] = []
+
+    with pytest.raises(RunUnreadableError, match=r"run\.db' cannot be read"):
+        found.extend(records(run))
+
+    assert found == written[:99]
 
 
 def test_a_line_that_is_being_written_comes_when_it_is_complete(tmp_path: Path) -> None:
