@@ -185,10 +185,9 @@ def test_embedded_the_run_is_called_what_the_job_calls_it_before_anybody_said_so
 def test_more_ranks_can_connect_than_the_shell_allows_open_files(tmp_path: Path) -> None:
     port = free_port()
     command = f"ulimit -Sn 128; exec {sys.executable} -m otel_ml_service serve --to jsonl --http 127.0.0.1:{port}"
+    settings = environment(OTEL_ML_DIR=tmp_path, OTEL_ML_LISTEN_GRPC="127.0.0.1:0")
     with ExitStack() as held:
-        service = held.enter_context(
-            subprocess.Popen(["bash", "-c", command], env=environment(OTEL_ML_DIR=tmp_path), stderr=subprocess.DEVNULL)
-        )
+        service = held.enter_context(subprocess.Popen(["bash", "-c", command], env=settings, stderr=subprocess.DEVNULL))
         held.callback(service.terminate)
         eventually(lambda: is_listening(port))
 
