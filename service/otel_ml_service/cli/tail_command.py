@@ -18,6 +18,7 @@ from otel_ml_service.cli.screen import screen
 from otel_ml_service.cli.series_json import json_value
 from otel_ml_service.cli.time_account import is_exposed
 from otel_ml_service.findings.units import measured
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import find, is_there
@@ -96,7 +97,7 @@ def _step_line(record: StepRecord, metrics: Sequence[str]) -> str | None:
     if not chosen:
         return None
     where = f"{record.axis} {record.step}" + (" (amended)" if record.amendment else "")
-    missing = f"  [{record.writers_missing} writers missing]" if record.writers_missing else ""
+    missing = f"  [{plural(record.writers_missing, 'writer')} missing]" if record.writers_missing else ""
     return f"{where:<16} {_values(chosen)}{missing}"
 
 
