@@ -72,6 +72,7 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
                 raise NotAttachedError(
                     f"Run {folder.id!r} is being recorded. A report is attached to a run that is over: try again then."
                 )
+            # Said, not refused: a run of an older version can have its report, too.
             if ServedSettings.read(folder.database.parent) is None:
                 _log.warning("%s", explained(_not_known(folder), "options-not-kept"))
             request = _request(run, file, name, kind)

@@ -120,6 +120,7 @@ def replay(
     Raises:
         ReplayError: an exporter cannot start, makes no progress, or cannot close; names it and its last problem.
     """
+    # The pipelines of a live run, so that batches, retries and refusals are the same in a replay.
     source = _Recorded(records)
     select = select or selection_of(records)
     pipelines = [
