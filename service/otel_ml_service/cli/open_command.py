@@ -118,6 +118,7 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
         url = viewer.page(f"http://127.0.0.1:{port}/")
         screen().note(f"{viewer.name} shows {folder.experiment}/{folder.name}. Ctrl-C ends it.")
         _show(viewer.name, url, folder, as_json=as_json, in_browser=not no_browser)
+        # Not `wait()`: a viewer that writes much stands still once the pipe of its errors is full.
         process.communicate()
 
 
@@ -125,6 +126,7 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
 def _started(viewer: Viewer, port: int) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         python_command(*viewer.command(port)),
+        # A `mlflow.py` or `tensorboard.py` of the folder in which a person stands is not the viewer.
         env={**_QUIET, "PYTHONSAFEPATH": "1", **os.environ},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

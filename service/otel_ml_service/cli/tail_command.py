@@ -52,6 +52,7 @@ def command(run: str, metrics: Sequence[str], base: Path, lines: int, no_follow:
     print_last(follower.new_records() if is_there(folder.jsonl) else records(folder))
     goes_on = True
     while goes_on:
+        # Before the look: what the service writes last, before it lets the run go, is seen then.
         goes_on = not no_follow and is_live(folder)
         if follower.is_of_another_file:
             follower = Follower(folder.jsonl)
