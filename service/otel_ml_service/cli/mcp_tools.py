@@ -68,11 +68,15 @@ class RunTools:
             role: whose steps.
         """
         question = ask.Question(metric or None, first, first if last is None else last, axis or None, role or None)
-        return asdict(ask.why(read_facts(find(run, self._base)), question))
+        found: dict[str, Json] = json_value(asdict(ask.why(read_facts(find(run, self._base)), question)))
+        return found
 
     def diff(self, a: str, b: str) -> dict[str, Json]:
         """Compare two runs: params, code, packages, phases, throughput, metrics at equal steps, why one is slower."""
-        return asdict(comparison.compared(read_facts(find(a, self._base)), read_facts(find(b, self._base))))
+        found: dict[str, Json] = json_value(
+            asdict(comparison.compared(*(read_facts(find(one, self._base)) for one in (a, b))))
+        )
+        return found
 
     def spans(
         self,
@@ -102,7 +106,7 @@ class RunTools:
             and fnmatchcase(row["name"], name)
         )
         spans = map(span_of, islice(wanted, max(most, 0)))
-        return [{**asdict(span), "seconds": (span.end_ns - span.start_ns) / 1e9} for span in spans]
+        return [{**json_value(asdict(span)), "seconds": (span.end_ns - span.start_ns) / 1e9} for span in spans]
 
     def _spans(self, run: str) -> Iterator[SpanRow]:
         # Of the service's own file alone an agent would be told that a step had no spans that the disk limit took.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -44,3 +45,12 @@ def test_spans_are_told_where_only_the_service_has_them(tmp_path: Path) -> None:
     write_run(tmp_path, "01abc", recorded(2), exporters=[])
 
     assert [one["name"] for one in RunTools(tmp_path).spans("01abc")] == ["forward", "forward"]
+
+
+def test_attributes_have_numbers_that_json_has(tmp_path: Path) -> None:
+    odd = Span("1" * 32, "2" * 16, None, "forward", 0, 10**9, "trainer", 0, "step", 1, {"norm": math.nan, "size": 3})
+    write_run(tmp_path, "01abc", [SpanBatch(1, (odd,))])
+
+    [found] = RunTools(tmp_path).spans("01abc")
+
+    assert found["attributes"] == {"norm": "nan", "size": 3}
