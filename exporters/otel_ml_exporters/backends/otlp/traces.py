@@ -91,6 +91,7 @@ class TracesExporter(HttpExporter):
         """
         run = self._run
         batches = [record for record in records if isinstance(record, SpanBatch)]
+        # The pipeline thins rows alone: in one batch there are spans of many steps.
         spans = [span for span in rows(batches) if span["step"] is None or span["step"] % self.every == 0]
         refusals = []
         for request in encoded_requests(run, spans):
