@@ -58,6 +58,7 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
     """
     deadline = time.monotonic() + timeout
     folder = RunFolder(folder.path.absolute())  # this process is in another folder for a while
+    # A job that has just ended has its service for some seconds more.
     is_over = is_over_within(folder, timeout)
     if facts(folder) is None:
         reason = "has no database of a service (state/run.db)" if is_over else "is being recorded"

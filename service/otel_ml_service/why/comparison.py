@@ -103,6 +103,7 @@ class Comparison:
 
 def compared(a: RunFacts, b: RunFacts) -> Comparison:
     """Return what differs between two runs, which may go on."""
+    # Steps of different roles, or counted on different axes, cannot be compared.
     place = _common_place(a, b)
     times = step_time(a, place), step_time(b, place)
     step, phases = _step(*times), _phases(*times)
