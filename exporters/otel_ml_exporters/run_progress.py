@@ -7,7 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from otel_ml.flatten import leaves
-from otel_ml.wire.attributes import DEFAULT_AXIS
+from otel_ml.wire.attributes import DEFAULT_AXIS, TIME_AXIS
+from otel_ml.wire.published_name import published_name
 from otel_ml_exporters.records import Params, Record, StepRecord
 
 __all__ = ["RunProgress"]
@@ -26,7 +27,7 @@ class RunProgress:
     """Takes records in the order of `seq`.
 
     Attributes:
-        newest: the step that says how far the run is; of the axis `step` where there is one.
+        newest: the step that says how far the run is; of who trains, and of the axis `step` where there is one.
     """
 
     newest: StepRecord | None = None
@@ -40,9 +41,15 @@ class RunProgress:
             self._total = _total(record, self._total)
         elif isinstance(record, StepRecord) and not record.amendment:
             self._said = record.values.get(_REMAINING, self._said)
-            if record.axis == DEFAULT_AXIS or self.newest is None or self.newest.axis == record.axis:
-                self.newest = record
-                self._times.append((record.step, record.time))
+            if self.newest is None or _place(record) == _place(self.newest) or _tells(record) > _tells(self.newest):
+                self._take(record)
+
+    def _take(self, record: StepRecord) -> None:
+        # Loading a model, another role's steps, and what passed before a restart say nothing of how long a step takes.
+        if self.newest is not None and (_place(record), record.attempt) != (_place(self.newest), self.newest.attempt):
+            self._times.clear()
+        self.newest = record
+        self._times.append((record.step, record.time))
 
     @property
     def fraction(self) -> float | None:
@@ -70,6 +77,16 @@ class RunProgress:
         if self._total is None or self.newest is None:
             return None
         return max(0.0, self._total - self.newest.step - 1)
+
+
+def _place(record: StepRecord) -> tuple[str, str]:
+    return record.role, record.axis
+
+
+def _tells(record: StepRecord) -> tuple[bool, bool, bool]:
+    """Return how much a row tells of how far the run is: most on the axis `step`, of the role without a prefix."""
+    is_main = published_name(record.role, record.axis, "x") == "x"
+    return record.axis != TIME_AXIS, record.axis == DEFAULT_AXIS, is_main
 
 
 def _total(record: Params, before: float | None) -> float | None:

@@ -23,7 +23,8 @@ with otel_ml.init("reported", exporters="jsonl,mlflow"):
 
 
 def test_an_attached_report_is_in_every_backend_and_the_run_ended_as_it_did(tmp_path: Path) -> None:
-    env = environment(XDG_RUNTIME_DIR=tmp_path, OTEL_ML_DIR=tmp_path / "runs")
+    # An id that no folder can have: backends know the run by it, and must not get a second one.
+    env = environment(XDG_RUNTIME_DIR=tmp_path, OTEL_ML_DIR=tmp_path / "runs", OTEL_ML_EXPERIMENT_ID="sweep/7")
     subprocess.run([sys.executable, "-c", TRAIN], env=env, cwd=tmp_path, timeout=60, check=False)
     run = the_run_in(tmp_path / "runs")  # its service may outlive the training, and even begin after its end
     command = [sys.executable, "-m", "otel_ml_service", "report", "latest", "--attach", "--json"]

@@ -150,6 +150,7 @@ _READS = frozenset({
 
 def _reader_has_left(arguments: Sequence[str]) -> int:
     """Return the status of a command that was left alone; what Python flushes at exit must not fail again."""
+    # Python flushes standard output once more as it ends, and would complain about the pipe again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     command = next((one for one in arguments if not one.startswith("-")), "")
     return 0 if command in _READS else 1

@@ -26,5 +26,6 @@ def command(shell: str | None) -> None:
     completion = get_completion_class(chosen) if chosen in _SHELLS else None
     if completion is None:
         raise ConfigError(f"SHELL is {chosen!r}; expected one of {', '.join(_SHELLS)}. Write: otel-ml completion bash")
+    # Of the whole program: of this command alone the script would complete nothing else.
     root = click.get_current_context().find_root().command
     click.echo(completion(root, {}, "otel-ml", "_OTEL_ML_COMPLETE").source())

@@ -14,6 +14,7 @@ import click
 from otel_ml.quantities import seconds
 from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.series_json import json_value
 from otel_ml_service.findings.units import measured
 from otel_ml_service.findings.wording import signed, steps_text
 from otel_ml_service.stored_runs.run_folders import called, find
@@ -47,7 +48,7 @@ def command(a: str, b: str, base: Path, as_json: bool) -> None:
     runs = find(a, base), find(b, base)
     found = compared(*map(read_facts, runs))
     if as_json:
-        click.echo(json.dumps(asdict(found)))
+        click.echo(json.dumps(json_value(asdict(found))))
     else:
         _print(screen(), found, [called(run) for run in runs])
 

@@ -69,6 +69,7 @@ def _print_tables(output: Screen, ours: Sequence[Setting[object]], standard: Seq
 
 def _ours() -> Sequence[AnyVariable]:
     """Return the variables of both programs; those they share, once."""
+    # Both programs read `OTEL_ML_DIR` and others: in two rows one would look like two settings.
     shared = {variable.name for variable in worker.VARIABLES}
     return [*worker.VARIABLES, *(variable for variable in service.VARIABLES if variable.name not in shared)]
 

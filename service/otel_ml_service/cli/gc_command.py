@@ -60,6 +60,7 @@ def command(
     """
     output = screen(beside_json=as_json)
     found = [run for run in run_folders(base) if _is_ours(run, base)]
+    # Asked again before each is removed: its job may go on meanwhile.
     runs = [run for run in found if not is_live(run)]
     sizes = _sizes(runs, output)
     doomed = _beyond(runs, keep, older_than, sizes)

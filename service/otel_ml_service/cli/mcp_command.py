@@ -45,6 +45,7 @@ def command(base: Path) -> None:
             "An agent starts this command itself: its settings name `otel-ml` with the argument `mcp`. "
             "Here it waits for what an agent says; Ctrl-C ends it."
         )
+    # No port: whoever can start this may read the folder anyway, and nobody else is let in.
     found.run("stdio")
 
 

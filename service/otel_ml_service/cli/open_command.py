@@ -22,11 +22,14 @@ from otel_ml._internal.transport.python_command import python_command
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml.quantities import seconds
 from otel_ml.sqlite_address import sqlite_uri
+from otel_ml_exporters.backends.wandb.names import identifier
+from otel_ml_exporters.mlflow_run_search import RUN_ID, in_quotes
 from otel_ml_service.cli.packages import installed_version
 from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.screen import screen
 from otel_ml_service.cli.termination import put_away_when_terminated
 from otel_ml_service.stored_runs.deliveries import deliveries, delivering
+from otel_ml_service.stored_runs.recorded_id import recorded_id
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 
 __all__ = ["Viewer", "ViewerError", "command", "mlflow_page", "viewers", "wandb_page"]
@@ -76,7 +79,7 @@ def viewers(run: RunFolder) -> Mapping[str, Viewer]:
             # One worker for one person: each of the four there would be imports for seconds.
             lambda port: ["mlflow", "ui", "--backend-store-uri", sqlite_uri(database), "--host", "127.0.0.1",
                           "--port", str(port), "--workers", "1"],
-            lambda address: mlflow_page(address, run.id),
+            lambda address: mlflow_page(address, recorded_id(run)),
         ),
     )  # fmt: skip
     return {viewer.name: viewer for viewer in found}
@@ -115,6 +118,7 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
         url = viewer.page(f"http://127.0.0.1:{port}/")
         screen().note(f"{viewer.name} shows {folder.experiment}/{folder.name}. Ctrl-C ends it.")
         _show(viewer.name, url, folder, as_json=as_json, in_browser=not no_browser)
+        # Not `wait()`: a viewer that writes much stands still once the pipe of its errors is full.
         process.communicate()
 
 
@@ -122,6 +126,7 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
 def _started(viewer: Viewer, port: int) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         python_command(*viewer.command(port)),
+        # A `mlflow.py` or `tensorboard.py` of the folder in which a person stands is not the viewer.
         env={**_QUIET, "PYTHONSAFEPATH": "1", **os.environ},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -170,7 +175,7 @@ def wandb_page(run: RunFolder) -> str:
     if url is not None:
         return url
     root = run.path.parent.parent / "wandb"
-    logs = sorted(root.glob(f"offline-run-*/run-{run.id}.wandb"))
+    logs = sorted(root.glob(f"offline-run-*/run-{identifier(recorded_id(run))}.wandb"))
     folders = " ".join(shlex.quote(str(log.parent)) for log in logs) or f"{shlex.quote(str(root))}/offline-run-*"
     raise ViewerError(
         f"Run {run.id} was kept offline by W&B. Upload it, which prints its address: wandb login; wandb sync {folders}"
@@ -233,11 +238,13 @@ def mlflow_page(address: str, run_id: str) -> str:
     The view for model training is asked for: in the other one, which MLflow 3.17 begins with, the way back from a run
     leads to traces and evaluations, and not to the experiment's other runs.
     """
+    if (quoted := in_quotes(run_id)) is None:
+        return address
     try:
         experiments = _ask(address, "experiments/search", {"max_results": 1000}).get("experiments", [])
         query = {
             "experiment_ids": [experiment["experiment_id"] for experiment in experiments],
-            "filter": f"tags.`otel_ml.run_id` = '{run_id}'",
+            "filter": f"tags.`{RUN_ID}` = {quoted}",
             "max_results": 1,
         }
         [found] = _ask(address, "runs/search", query).get("runs", [])

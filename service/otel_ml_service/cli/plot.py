@@ -81,6 +81,7 @@ def _scaled(value: float, log: bool) -> float:
 
 
 def _labels(low: float, high: float, height: int, log: bool) -> list[str]:
+    # Halves first: the sum of the largest doubles is infinite.
     shown = [10**value if log else value for value in (high, low / 2 + high / 2, low)]
     labels = [""] * height
     labels[0], labels[-1] = compact_label(shown[0]), compact_label(shown[2])

@@ -69,6 +69,7 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
     found = unfinished(base)
     waiting = 0 if runs else in_no_run(base, JOURNAL_DIR.read().value)
     chosen = _meant(runs, found, base) if runs else [run for run in found if everywhere or run.belongs_to(base)]
+    # Whoever names a run means it, wherever the rest of it was on its way to (ADR 0082).
     elsewhere = [] if runs else _of_an_endpoint(chosen)
     chosen = [run for run in chosen if run not in elsewhere]
     unreadable = unreadable_spools()

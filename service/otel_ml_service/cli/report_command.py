@@ -12,6 +12,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml.quantities import size
 from otel_ml_service.cli.parameters import RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.whole_file import whole_file
 from otel_ml_service.report.contents import read_contents, without_collecting
 from otel_ml_service.report.named_steps import named_steps
 from otel_ml_service.report.page import page
@@ -58,14 +59,15 @@ def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, tim
         content = _page(folders, now)
     file = out or (folders[0].path / "report.html" if len(folders) == 1 else Path("report.html"))
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         # What a name holds that is not a character (half a surrogate pair) must not cost the page.
-        file.write_text(content, encoding="utf-8", errors="replace")
+        whole = content.encode("utf-8", errors="replace")
+        with whole_file(file) as place:
+            place.write_bytes(whole)
     except OSError as error:
         raise ReportError(
             f"The report cannot be written to {str(file)!r}: {error.strerror or error}. Write it elsewhere with --out."
         ) from error
-    count = file.stat().st_size
+    count = len(whole)
     output.note(f"{size(count)}; open it in any browser")
     attached = {folder: _attach(folder, file, timeout, output) for folder in folders if attach}
     if as_json:

@@ -64,6 +64,7 @@ class RunBoard:
 
     def add(self, record: Record) -> None:
         """Take one record."""
+        # A correction is of an older step, and rows of otel_ml's own account come while no step does.
         if isinstance(record, StepRecord) and not record.amendment and not all(map(is_own, record.values)):
             self._add_step(record)
             self._progress.add(record)

@@ -17,6 +17,7 @@ from otel_ml_service.cli.figures import age, thousands
 from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.run_status import described
 from otel_ml_service.cli.screen import screen
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.run_folders import run_folders, unreadable_folders, where_else
 from otel_ml_service.stored_runs.status_word import NOT_FINISHED, UNTOLD
 
@@ -72,7 +73,7 @@ def _shown(row: Mapping[str, Any]) -> str:
     untold = "" if row["delivery_known"] else f", {UNTOLD}"
     going_on = f", on its way to {', '.join(row['delivering'])}" if row["delivering"] else ""
     behind = f", not all in {', '.join(row['lacking'])}" if row["lacking"] else ""
-    refused = "".join(f", {thousands(count)} values not in {name}" for name, count in row["not_taken"].items())
+    refused = "".join(f", {plural(count, 'value')} not in {name}" for name, count in row["not_taken"].items())
     count = sum(lost_values(row["lost"]).values())
     lost = f", {thousands(count)} {'value' if count == 1 else 'values'} lost" if count else ""
     return f"{row['status']}{untold}{going_on}{behind}{refused}{lost}"

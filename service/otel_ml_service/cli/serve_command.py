@@ -71,6 +71,7 @@ def command(
     """
     if embedded != (rendezvous is not None):
         raise click.UsageError("--embedded and --rendezvous FOLDER belong together; leave both out to serve many runs.")
+    # First of all: a program that waits for all of its children would wait for its service, too.
     starter = 0 if rendezvous is None else leave_starter(Rendezvous(rendezvous))
     handler = OutputLog(sys.stderr)
     handler.setFormatter(LogLines())

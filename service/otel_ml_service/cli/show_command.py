@@ -99,7 +99,10 @@ def _print_time(output: Screen, run: str, account: Sequence[Share], tables: Iter
         output.line(f"where the time goes{of_all}", style="bold")
         for place, whose in of_one.items():
             output.line(": ".join(filter(None, [place.removesuffix("/"), whose])), style="dim")
-        rows = [[one.place + one.phase, seconds(one.seconds), percent(one.share), str(one.rank)] for one in account]
+        rows = [
+            [one.place + one.phase, seconds(one.seconds), percent(one.share), "" if one.rank is None else str(one.rank)]
+            for one in account
+        ]
         columns = ["phase", "a step", "share", "rank in front"]
         output.table(columns, rows, right=columns[1:])
     lines = [line for table in tables for line in finding_lines(table)]

@@ -18,6 +18,7 @@ from otel_ml_service.cli.screen import screen
 from otel_ml_service.cli.series_json import json_value
 from otel_ml_service.cli.time_account import is_exposed
 from otel_ml_service.findings.units import measured
+from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.read_records import is_live, records
 from otel_ml_service.stored_runs.run_folders import find, is_there
@@ -51,6 +52,7 @@ def command(run: str, metrics: Sequence[str], base: Path, lines: int, no_follow:
     print_last(follower.new_records() if is_there(folder.jsonl) else records(folder))
     goes_on = True
     while goes_on:
+        # Before the look: what the service writes last, before it lets the run go, is seen then.
         goes_on = not no_follow and is_live(folder)
         if follower.is_of_another_file:
             follower = Follower(folder.jsonl)
@@ -96,7 +98,7 @@ def _step_line(record: StepRecord, metrics: Sequence[str]) -> str | None:
     if not chosen:
         return None
     where = f"{record.axis} {record.step}" + (" (amended)" if record.amendment else "")
-    missing = f"  [{record.writers_missing} writers missing]" if record.writers_missing else ""
+    missing = f"  [{plural(record.writers_missing, 'writer')} missing]" if record.writers_missing else ""
     return f"{where:<16} {_values(chosen)}{missing}"
 
 

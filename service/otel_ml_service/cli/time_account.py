@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ class Share(NamedTuple):
         place: role and axis of the name, with a slash; empty for the trainer's steps.
         seconds: of a step, the mean over those that have an account; those of a place add up to its step.
         share: of the step.
-        rank: at the front for most of that time.
+        rank: at the front for most of that time; None where nothing tells.
         of_rank: whose account all of a place is, where phases take turns; None where it is that of all ranks.
         last: the newest step that has one.
     """
@@ -39,7 +40,7 @@ class Share(NamedTuple):
     phase: str
     seconds: float
     share: float
-    rank: int
+    rank: int | None
     of_rank: int | None = None
     last: int = 0
 
@@ -71,12 +72,18 @@ def time_account(history: History) -> list[Share]:
         match = _EXPOSED.match(key.name)
         ranks = history.series.get(SeriesName(key.axis, f"{key.name}/rank"))
         if match is not None and ranks is not None:
-            found.setdefault((key.axis, match["place"]), []).append((match["phase"], series, ranks))
+            told = match["phase"], _numbers(series), _numbers(ranks)
+            found.setdefault((key.axis, match["place"]), []).append(told)
     return [share for (_, place), timers in found.items() for share in _shares(place, timers)]
 
 
+def _numbers(series: Series) -> Series:
+    """Return what may be seconds, or ranks: a program may write anything into series of these names."""
+    return {step: value for step, value in series.items() if 0 <= value < math.inf}
+
+
 def _shares(place: str, timers: Sequence[tuple[str, Series, Series]]) -> list[Share]:
-    steps = len(set().union(*(series for _, series, _ in timers)))
+    steps = max(len(set().union(*(series for _, series, _ in timers))), 1)
     total = sum(sum(series.values()) for _, series, _ in timers)
     of_rank = account_rank({phase: ranks for phase, _, ranks in timers})
     last = max((step for _, series, _ in timers for step in series), default=0)
@@ -97,11 +104,11 @@ def _shares(place: str, timers: Sequence[tuple[str, Series, Series]]) -> list[Sh
     return sorted(shares, key=lambda one: -one.seconds)
 
 
-def _at_the_front(series: Series, ranks: Series) -> int:
+def _at_the_front(series: Series, ranks: Series) -> int | None:
     seconds: Counter[int] = Counter()
     for step, rank in ranks.items():
         seconds[int(rank)] += series.get(step, 0.0)  # type: ignore[assignment] # a Counter of seconds
-    return max(seconds, key=lambda rank: seconds[rank])
+    return max(seconds, key=lambda rank: seconds[rank], default=None)
 
 
 def finding_lines(table: Table) -> Iterator[str]:

@@ -127,6 +127,7 @@ def _lines(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
 
 
 def _live(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
+    # rich's own thread would draw the same screen four times a second, over SSH too.
     with Live(console=output.out, auto_refresh=False) as live:
         for board in boards:
             live.update(_page(run, board, output.out), refresh=True)

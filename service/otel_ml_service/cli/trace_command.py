@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from pathlib import Path
@@ -14,7 +13,7 @@ from otel_ml.quantities import seconds, size
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml_service.cli.parameters import STEPS, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
-from otel_ml_service.cli.termination import put_away_when_terminated
+from otel_ml_service.cli.whole_file import whole_file
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.perfetto.selection import Found, Steps, gather
 from otel_ml_service.perfetto.trace_file import Written, write_trace
@@ -117,20 +116,13 @@ def _name(steps: Steps) -> str:
 
 
 def _write(file: Path, found: Found, steps: Steps) -> Written:
-    part = file.with_name(f"{file.name}.part")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with put_away_when_terminated(), part.open("wb", buffering=1 << 20) as content:
-            written = write_trace(found, steps, content)
-        part.replace(file)
+        with whole_file(file) as place, place.open("wb", buffering=1 << 20) as content:
+            return write_trace(found, steps, content)
     except OSError as error:
         raise TraceError(
             f"The trace cannot be written to {str(file)!r}: {error.strerror or error}. Write it elsewhere with --out."
         ) from error
-    finally:  # also after Ctrl-C: a part of a trace is of no use
-        with contextlib.suppress(OSError):
-            part.unlink()
-    return written
 
 
 def _described(run: RunFolder, steps: Steps, file: Path, found: Found, written: Written) -> dict[str, object]:

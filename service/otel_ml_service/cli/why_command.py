@@ -13,6 +13,7 @@ from otel_ml.quantities import percent, seconds
 from otel_ml_exporters.span_lines import span_of
 from otel_ml_service.cli.parameters import METRIC, STEPS, dir_option, run_argument
 from otel_ml_service.cli.screen import Screen, screen
+from otel_ml_service.cli.series_json import json_value
 from otel_ml_service.findings.units import measured
 from otel_ml_service.findings.wording import signed
 from otel_ml_service.stored_runs.failure import failure_lines
@@ -58,7 +59,7 @@ def print_without(run: RunFolder, answer: Answer, without: Removed, *, as_json: 
     stages = stages_of(run, place.role) if without.stage is not None else {}
     found = what_if(spans, place, answer.first or 0, answer.last or 0, without, stages)
     if as_json:
-        click.echo(json.dumps({"run": run.id, "first": answer.first, "last": answer.last, **asdict(found)}))
+        click.echo(json.dumps({"run": run.id, "first": answer.first, "last": answer.last, **json_value(asdict(found))}))
         return
     for line in textwrap.wrap(found.sentence, 80):
         screen().line(line)
@@ -109,7 +110,7 @@ def command(
     if without is not None:
         print_without(folder, answer, without, as_json=as_json)
     elif as_json:
-        click.echo(json.dumps(asdict(answer)))
+        click.echo(json.dumps(json_value(asdict(answer))))
     else:
         print_answer(screen(), answer)
 

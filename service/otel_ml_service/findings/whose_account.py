@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 
@@ -29,7 +30,9 @@ def account_rank(ranks: Mapping[str, Mapping[int, float]]) -> int | None:
     longest = max(ranks.values(), key=len)
     if any(len(of_it.items() & longest.items()) <= _MOSTLY * len(of_it) for of_it in ranks.values() if of_it):
         return None
-    return next((int(rank) for rank, _ in Counter(longest.values()).most_common(1)), None)
+    # A program may write anything into series of these names.
+    known = Counter(rank for rank in longest.values() if 0 <= rank < math.inf)
+    return next((int(rank) for rank, _ in known.most_common(1)), None)
 
 
 def of_rank_text(rank: int, run: str, step: int | str) -> str:

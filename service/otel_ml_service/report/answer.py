@@ -155,6 +155,7 @@ def answer(run: Contents, told: Told, *, is_live: bool = False) -> Markup:
         tag("p", tag("b", line, class_="failed"), class_="answer") for line in failure_lines(run.history.failures)
     ]
     every = troubles(run)
+    # Those pauses are in what is said of the steps already.
     found = [one for one in every if one.kind != "pause" or one.phase not in told.phases]
     sentences = [_sentence(run, one) for one in found[:_SHOWN]]
     sentences = sentences or [tag("p", _nothing(run, is_live=is_live), class_="answer calm")]
@@ -264,6 +265,7 @@ def _state(run: Contents, is_live: bool) -> Markup:
     parts: list[str] = [tag("b", status, class_=kind)]
     last = max((max(done) for (_, axis), done in run.steps.items() if axis == DEFAULT_AXIS and done), default=None)
     left = _newest(read, "progress/remaining_steps")
+    # Steps count from 0: after step 9 ten are done.
     if last is not None:
         of = f" of {last + 1 + int(left):,}" if left is not None else ""
         parts.append(f"step {last:,}{of}")

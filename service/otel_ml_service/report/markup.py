@@ -70,6 +70,7 @@ def script_data(value: object) -> str:
         '{"names":["a\\\\x1b[31m","b"]}'
     """
     found = _json(value)
+    # Nearly every page is printable as it is: then its texts are not looked at one by one, nor copied.
     return found if _MAY_NOT_BE_PRINTABLE.search(found) is None else _json(_all_written_out(value))
 
 

@@ -167,6 +167,7 @@ def _side_by_side(runs: Sequence[Contents]) -> Markup:
         "GPUs measured", "energy", "energy of", "GPU utilization", "CPU utilization", "utilization of",
         "compute share",
     )  # fmt: skip
+    # Rows are in the order of ranks: the first that has a speed is what the others are compared with.
     base = next((row.run for row in rows if row.speed_up is not None), None)
     work = f"{by.rate} tells how quick a run is" if by.rate else "every step counts as the same work in all runs"
     note = "" if base is None else tag("p", f"Speed-up is over {base}: {work}.", class_="quiet")

@@ -234,6 +234,7 @@ def images(run: Contents) -> Markup:
     """Return the newest image of each name, as many as a page can hold."""
     shown, left = [], _IMAGE_BYTES
     own = [image for name, image in run.images.items() if not _is_own(name, _HEAT)]
+    # One that is too large for what is left does not keep a smaller one out.
     for image in own[:_IMAGES]:
         if len(image.png) <= left:
             left -= len(image.png)

@@ -19,6 +19,7 @@ from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.service import Service
 from otel_ml_service.stored_runs.read_records import facts, is_over_within
+from otel_ml_service.stored_runs.recorded_id import recorded_id
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.serve_again import alone, service_again
 from otel_ml_service.stored_runs.unfinished import Unfinished
@@ -57,23 +58,25 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
     """
     deadline = time.monotonic() + timeout
     folder = RunFolder(folder.path.absolute())  # this process is in another folder for a while
+    # A job that has just ended has its service for some seconds more.
     is_over = is_over_within(folder, timeout)
     if facts(folder) is None:
         reason = "has no database of a service (state/run.db)" if is_over else "is being recorded"
         raise NotAttachedError(
             f"Run {folder.id!r} {reason}. A report is attached to a run that is over: try again then."
         )
-    base, rendezvous = folder.path.parent.parent, rendezvous_of(folder.id)
-    run = Unfinished(folder.id, folder.experiment, folder.id, base, 0, rendezvous, has_folder=True)
+    base, run_id = folder.path.parent.parent, recorded_id(folder)
+    run = Unfinished(run_id, folder.experiment, run_id, base, 0, rendezvous_of(run_id), has_folder=True)
     try:
         with alone(run.rendezvous) as is_alone:
             if not is_alone:
                 raise NotAttachedError(
                     f"Run {folder.id!r} is being recorded. A report is attached to a run that is over: try again then."
                 )
+            # Said, not refused: a run of an older version can have its report, too.
             if ServedSettings.read(folder.database.parent) is None:
                 _log.warning("%s", explained(_not_known(folder), "options-not-kept"))
-            request = _request(folder, file, name, kind)
+            request = _request(run, file, name, kind)
             with service_again(run) as service:
                 return _taken(service, folder, request, deadline)
     finally:
@@ -110,7 +113,7 @@ def _taken(service: Service, folder: RunFolder, request: bytes, deadline: float)
     return tuple(mark.name for mark in left.exporters)
 
 
-def _request(folder: RunFolder, file: Path, name: str, kind: str) -> bytes:
+def _request(run: Unfinished, file: Path, name: str, kind: str) -> bytes:
     """Return one log record, as any OpenTelemetry SDK could send it: no running number, so no writer to wait for."""
     content = file.read_bytes()
     record = LogRecord(
@@ -129,8 +132,8 @@ def _request(folder: RunFolder, file: Path, name: str, kind: str) -> bytes:
     request = ExportLogsServiceRequest()
     resource = request.resource_logs.add()
     identity = {
-        wire.EXPERIMENT_ID: folder.id,
-        wire.EXPERIMENT_NAME: folder.experiment,
+        wire.EXPERIMENT_ID: run.id,
+        wire.EXPERIMENT_NAME: run.experiment,
         "service.name": "trainer",
         "service.instance.id": "otel-ml-report",
     }

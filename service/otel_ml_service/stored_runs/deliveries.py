@@ -53,6 +53,7 @@ class Delivery:
 
 def deliveries(run: RunFolder) -> tuple[Delivery, ...] | None:
     """Return how far each backend is; None where a service has the run open, and does not say it here."""
+    # Cron, or another terminal, may not find the service: what it wrote beside `run.db` counts then (ADR 0069).
     said = _told(run) or kept_delivery(run.database.parent) if is_live(run) else None
     if said is not None:
         return tuple(_of_account(said))

@@ -12,7 +12,7 @@ from otel_ml_exporters.records import Span
 from otel_ml_exporters.span_lines import span_of
 from otel_ml_service.stored_runs.follow_jsonl import is_another
 
-__all__ = ["SLACK_NS", "SpanFollower", "newest_spans", "offset_of", "span_in", "spans_in", "spans_of_step"]
+__all__ = ["SLACK_NS", "SpanFollower", "newest_spans", "offset_of", "span_in", "spans_of_step"]
 
 _TAIL = 16 * 2**20
 """Bytes of the end of the file that are read: older steps are looked up when somebody asks for them."""
@@ -56,13 +56,6 @@ class SpanFollower:
 def newest_spans(path: Path) -> list[Span]:
     """Return the spans at the end of what the exporter `jsonl` wrote."""
     return SpanFollower(path).new_spans()
-
-
-def spans_in(path: Path) -> Iterator[Span]:
-    """Yield the spans of a file in its order."""
-    if path.is_file():
-        with path.open("rb") as file:
-            yield from (span for line in file if (span := span_in(line)) is not None)
 
 
 def spans_of_step(path: Path, role: str, axis: str, step: int) -> Iterator[Span]:

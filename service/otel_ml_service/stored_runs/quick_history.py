@@ -69,10 +69,12 @@ def _by_columns(run: RunFolder, patterns: Sequence[str], note: Note | None) -> H
     noted: list[Record] = []
     with suppress(*_FAILURES), ExitStack() as files:
         live = is_live(run)
+        # While the run goes on its exporter writes them.
         if not live:
             _write_missing(run)
         text, columns = (files.enter_context(opened_file(path)) for path in (run.jsonl, beside(run.jsonl)))
         reader = _Reader(run.path, text, patterns, noted.append)
+        # With a database the run is what that has: columns of every tenth step do not stand for it.
         for chunk in believed(run.jsonl, columns, only_whole=is_there(run.database)):
             reader.take(chunk)
         if not reader.end:

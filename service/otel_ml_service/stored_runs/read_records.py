@@ -85,6 +85,7 @@ def records(run: RunFolder) -> Iterator[Record]:
         RunUnreadableError: the service has the run open and does not write `metrics.jsonl`, or the file is damaged.
         VersionError: newer code has written the file, and there is no `metrics.jsonl`.
     """
+    # The service's own file first: `jsonl` may have been given every tenth step, or have refused some.
     if is_there(run.database) and not is_live(run):
         yield from _whole(run)
     elif is_there(run.jsonl):

@@ -101,6 +101,7 @@ def send(run: Unfinished, endpoint: Endpoint, timeout: float, say: Callable[[str
 def _delivered(
     run: Unfinished, service: Service, timeout: float, progress: Callable[[Mapping[str, Any]], None]
 ) -> Recovered:
+    # Before the start: as long as a service has the run open nobody else reads what it noted.
     known = facts(run.folder)
     service.start()
     account: Mapping[str, Any] = {}
@@ -111,6 +112,7 @@ def _delivered(
             account = service.run(run.id, None, speaker=None) or account
             looks = looks + 1 if _is_empty(run, service, account) else 0
             progress(account)
+        # A run that is over is closed, and says nothing anymore: then its last account counts.
         account = service.run(run.id, None, speaker=None) or account
     finally:
         service.stop()

@@ -21,6 +21,7 @@ from otel_ml_service.delivery.pipeline import Pipeline
 from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.delivery.self_telemetry_filter import Selection, selection_of
 from otel_ml_service.storage.outbox import Outbox
+from otel_ml_service.stored_runs.recorded_id import recorded_id
 from otel_ml_service.stored_runs.run_folders import RunFolder
 
 __all__ = ["ReplayError", "Replayed", "replay", "run_info"]
@@ -76,17 +77,18 @@ def run_info(run: RunFolder, records: Sequence[Record]) -> RunInfo:
     A service that was killed, or a disk, may have left the records whole and its notes damaged.
     """
     started_at = next((record.time for record in records if isinstance(record, StepRecord)), time.time())
-    of_folder = RunInfo(id=run.id, experiment=run.experiment, name=run.name, dir=run.path, started_at=started_at)
+    run_id = recorded_id(run)
+    of_folder = RunInfo(id=run_id, experiment=run.experiment, name=run.name, dir=run.path, started_at=started_at)
     if not os.access(run.database, os.R_OK | os.W_OK):  # none, or of another user, who lets us read metrics.jsonl
         return of_folder
     try:
         with closing(Outbox(run.database)) as outbox:
-            facts = Engine(run.id, EngineSettings(), outbox.state(), kept=outbox.entry).facts
+            facts = Engine(run_id, EngineSettings(), outbox.state(), kept=outbox.entry).facts
     except Exception as error:  # noqa: BLE001 (as where a service goes on with a run: what an entry holds may be anything)
         _log.warning("%s", explained(f"Tags and notes of run {run.id} cannot be read: {error}", "damaged-file"))
         return of_folder
     return RunInfo(
-        id=run.id,
+        id=run_id,
         experiment=facts.experiment_name or run.experiment,
         name=facts.run_name or run.name,
         dir=run.path,
@@ -118,6 +120,7 @@ def replay(
     Raises:
         ReplayError: an exporter cannot start, makes no progress, or cannot close; names it and its last problem.
     """
+    # The pipelines of a live run, so that batches, retries and refusals are the same in a replay.
     source = _Recorded(records)
     select = select or selection_of(records)
     pipelines = [

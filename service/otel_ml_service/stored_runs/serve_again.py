@@ -102,5 +102,6 @@ def _surroundings(environ: Mapping[str, str], folder: str) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+        # By its descriptor: its name may be gone by then.
         os.fchdir(here)
         os.close(here)

@@ -89,6 +89,7 @@ def unfinished(base: Path) -> list[Unfinished]:
     spools are left. One that left spools in several places, as before and after a start of the host, is there for each.
     """
     with_spools = list(_of_spools(base))
+    # One run may be found by both; what workers left tells more of it than its folder.
     known = {run.folder.path.resolve() for run in with_spools}
     without = [run for run in _of_folders(base) if run.folder.path.resolve() not in known]
     found = (*with_spools, *without)

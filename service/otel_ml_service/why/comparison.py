@@ -103,6 +103,7 @@ class Comparison:
 
 def compared(a: RunFacts, b: RunFacts) -> Comparison:
     """Return what differs between two runs, which may go on."""
+    # Steps of different roles, or counted on different axes, cannot be compared.
     place = _common_place(a, b)
     times = step_time(a, place), step_time(b, place)
     step, phases = _step(*times), _phases(*times)
@@ -112,6 +113,7 @@ def compared(a: RunFacts, b: RunFacts) -> Comparison:
     is_slower = step is not None and step.by > 0
     lost = _lost_more(b, a, place) if is_slower else _lost_more(a, b, place)
     verdict, reason = _why(step, phases, [*params, *code, *packages])
+    # What was found slow is an edge, and comes before parameters and code, which merely differ.
     if step is not None and _is_large(step) and lost >= CAUSED * abs(step.by):
         slow, name = (b, "B") if is_slower else (a, "A")
         verdict, reason = "caused", _caused(_of_place(slow, place), name, lost / abs(step.by))

@@ -155,6 +155,7 @@ class RunFacts:
 
     def add(self, record: Record) -> None:
         """Note what `History` does not keep."""
+        # It was worked out of the records before this one.
         self._worked_out.clear()
         if isinstance(record, StepRecord):
             self._add_step(record)

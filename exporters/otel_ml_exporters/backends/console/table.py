@@ -57,6 +57,7 @@ class LiveTable:
         self._remarks = Remarks()
         self._last: list[str] = []
         self._console = Console(file=stream, width=width)
+        # Drawn once a batch: rich's own thread would draw the same table four times a second.
         self._live = Live(console=self._console, auto_refresh=False)
         self._live.start()
 

@@ -114,6 +114,7 @@ class Files:
 
     def _put(self, path: str, content: bytes | Path) -> None:
         where = PurePosixPath(path)
+        # `log_artifact` takes a file of this machine only, and calls the artifact as that file is called.
         with tempfile.TemporaryDirectory(prefix="otel-ml-") as folder:
             file = Path(folder, where.name)
             if isinstance(content, Path):

@@ -53,6 +53,7 @@ class MlflowExporter(Exporter):
         every: export only steps that are multiples of this.
     """
 
+    # A call costs 8 ms on SQLite however little is in it (docs/performance.md), so rows are collected for it.
     max_batch = 1000
     max_delay = 2.0
 

@@ -76,6 +76,7 @@ class Session:
         new = [record for record in records if record.seq > self.stored]
         if not new:
             return
+        # What an attempt that failed has left there comes again now.
         self._points.reset()
         for record in new:
             handler = self._handlers.get(type(record))

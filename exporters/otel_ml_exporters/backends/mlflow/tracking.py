@@ -74,6 +74,7 @@ def load_mlflow() -> Any:
         import mlflow
     except ModuleNotFoundError as error:
         raise MissingDependencyError("Exporter 'mlflow'", package=error.name or "mlflow", extra="mlflow") from error
+    # Sixty migrations of a new database would be sixty lines in the job's terminal.
     for logger in ("mlflow", "alembic"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     return mlflow
@@ -97,6 +98,7 @@ def open_run(run: RunInfo, uri: str) -> OpenRun:
         found = client.search_runs([experiment_id], f"tags.`{RUN_ID}` = {_quoted(run.id)}", max_results=1)
         entity = found[0] if found else _create(client, run, experiment_id)
         _remove_strayed_folder(uri)
+    # Found as it ended: a run that goes on, or is replayed, is told again how it ends.
     if entity.info.status != "RUNNING":
         client.update_run(entity.info.run_id, status="RUNNING")
     return OpenRun(

@@ -10,6 +10,7 @@ from otel_ml_exporters.backends.otlp.destination import TRACES
 from otel_ml_exporters.backends.otlp.http_exporter import HttpExporter
 from otel_ml_exporters.backends.otlp.mlflow_run import credentials, headers_of_run
 from otel_ml_exporters.backends.otlp.spans import encoded_requests, rows
+from otel_ml_exporters.errors import PermanentExportError
 from otel_ml_exporters.records import Record, RunInfo, SpanBatch
 
 __all__ = ["TracesExporter"]
@@ -82,12 +83,26 @@ class TracesExporter(HttpExporter):
         self._headers: Mapping[str, str] | None = None
 
     def export(self, records: Sequence[Record]) -> None:
-        """Send the spans, in requests of at most 1,000."""
+        """Send the spans, in requests of at most 1,000.
+
+        Raises:
+            RetryableExportError: nobody took a request; all come again.
+            PermanentExportError: a request was refused, or some of what is in it; the others are sent.
+        """
         run = self._run
         batches = [record for record in records if isinstance(record, SpanBatch)]
+        # The pipeline thins rows alone: in one batch there are spans of many steps.
         spans = [span for span in rows(batches) if span["step"] is None or span["step"] % self.every == 0]
+        refusals = []
         for request in encoded_requests(run, spans):
-            self._client.send(request, self._headers_of(run))
+            headers = self._headers_of(run)
+            try:
+                self._client.send(request, headers)
+            except PermanentExportError as error:
+                # One record has the spans of all ranks: nobody sends the rest of it once it is set aside.
+                refusals.append(error)
+        if refusals:
+            raise refusals[0]
 
     def _headers_of(self, run: RunInfo) -> Mapping[str, str]:
         if self._headers is None:

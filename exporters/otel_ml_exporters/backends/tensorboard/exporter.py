@@ -104,6 +104,7 @@ class TensorBoardExporter(Exporter):
             self._file(MAIN)
             self._notes = self._saved_notes()
             for name in (TIME, CORRECTED, *self._sessions.folders.values()):
+                # Not made before it has a value: TensorBoard would list a run with nothing in it.
                 if (self._folder / name / _FILE).exists():
                     self._file(name)
         except OSError as error:

@@ -231,7 +231,9 @@ def _arguments(wandb: Any, run: RunInfo, options: Options) -> dict[str, Any]:
         "notes": options.notes or run.notes,
         "id": _id(run),
         "name": run.name or run.id,
+        # A new run where there is none of that id yet, and after a restart the same one.
         "resume": "allow",
+        # A service has many runs open at once: otherwise the next one would end the one before.
         "reinit": "create_new",
         "dir": str(_root(run)),
         "settings": wandb.Settings(**settings),

@@ -81,6 +81,7 @@ class Session:
             Audio: self._log_media,
             HistogramValue: self._log_media,
         }
+        # W&B draws a chart of each metric that is not hidden; what is said about a row is none of the user's.
         for key in (ATTEMPT, AMENDMENT):
             run.define_metric(key, hidden=True)
 

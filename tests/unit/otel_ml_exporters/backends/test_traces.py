@@ -125,6 +125,19 @@ def test_spans_that_were_refused_are_counted_and_not_sent_again(server: OtlpServ
         started(server.url).export([SpanBatch(1, (span(1), span(2)))])
 
 
+@pytest.mark.parametrize(("status", "first"), [(200, 0), (400, 1000)])
+def test_where_some_spans_of_a_batch_are_refused_others_are_sent(server: OtlpServer, status: int, first: int) -> None:
+    partial = ExportTraceServiceResponse()
+    partial.partial_success.rejected_spans = 2
+    server.replies.append(Reply(status, {}, partial.SerializeToString() if status == 200 else b"too large"))
+    spans = tuple(span(number + 1) for number in range(2500))  # of all ranks of a job, between two commits
+
+    with pytest.raises(PermanentExportError, match=r"refused 2 spans|answered 400"):
+        started(server.url).export([SpanBatch(1, spans)])
+
+    assert [one.span_id.hex() for _, one in sent(server)] == [one.span_id for one in spans[first:]]
+
+
 def test_a_receiver_that_is_busy_is_worth_another_try(server: OtlpServer) -> None:
     server.replies.append(Reply(503, {}, b"busy"))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from otel_ml_exporters.records import Params, RunStatus, StepRecord, Summary
+from otel_ml_service.cli.mcp_tools import RunTools
 from tests.recorded_run import write_run
 from tests.unit.otel_ml_service.cli.program import Run
 
@@ -110,3 +112,23 @@ def test_env_has_an_object_for_every_setting_and_no_secret(otel_ml: Run, monkeyp
     assert found["OTEL_ML_RANK"] == {"name": "OTEL_ML_RANK", "value": "3", "from": "environment"}
     assert found["OTEL_EXPORTER_OTLP_PROTOCOL"]["from"] == "default"
     assert "a-secret" not in out
+
+
+def test_why_has_numbers_that_json_has(otel_ml: Run, tmp_path: Path) -> None:
+    tasks = {"reward/environment/math": math.inf, "reward/environment/code": 0.5}
+    write_run(
+        tmp_path, "01abc",
+        [StepRecord(n, "trainer", "step", n, 0, float(n), {"reward": 0.5, **tasks}) for n in range(1, 21)],
+    )  # fmt: skip
+
+    status, out, _ = otel_ml("why", "01abc", "--metric", "reward", "--json")
+    told = RunTools(tmp_path).why("01abc", metric="reward")
+
+    levels = {level["name"]: level["after"] for level in _strict(out)["levels"]}
+    assert (status, levels) == (0, {"code": 0.5, "math": "inf"})
+    assert _strict(json.dumps(told)) == _strict(out)
+
+
+def _strict(text: str) -> Any:
+    """Read JSON as programs do that are not Python: it has no NaN."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

@@ -140,6 +140,7 @@ def test_runs_and_the_report_say_how_much_a_backend_did_not_take(otel_ml: Run, t
     run, page = write_run(tmp_path, "01abc", digits_records(steps=5)), tmp_path / "page.html"
     with closing(Outbox(run.database)) as outbox:
         outbox.set_mark("mlflow", Mark(5, {"a metric's name": 3, "a key": 1}))
+        outbox.set_mark("wandb", Mark(5, {"a key": 1}))
         outbox.set_mark("jsonl", Mark(5, {}))
         outbox.commit(Commit())
 
@@ -147,8 +148,8 @@ def test_runs_and_the_report_say_how_much_a_backend_did_not_take(otel_ml: Run, t
     _, listed, _ = otel_ml("runs")
     otel_ml("report", "01abc", "-o", str(page))
 
-    assert json.loads(shown)["not_taken"] == {"mlflow": 4}
-    assert "4 values not in mlflow" in listed
+    assert json.loads(shown)["not_taken"] == {"mlflow": 4, "wandb": 1}
+    assert "4 values not in mlflow, 1 value not in wandb" in listed
     assert '<span>values not in mlflow</span><b class="failed">4</b>' in page.read_text()
 
 

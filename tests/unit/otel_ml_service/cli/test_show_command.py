@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -245,3 +246,20 @@ def test_what_arrives_after_an_end_is_lost_no_more_at_the_next_one(otel_ml: Run,
 
     assert " lost: " not in shown
     assert "acc=0.5" in shown
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -1.0])
+@pytest.mark.parametrize("phases", [("forward", "backward"), ("forward-recv", "forward")])
+def test_show_and_the_report_take_what_a_program_writes_into_the_names_of_the_account(
+    otel_ml: Run, tmp_path: Path, odd: float, phases: tuple[str, str]
+) -> None:
+    first, second = (f"time/exposed/{phase}" for phase in phases)
+    row = {first: 0.3, f"{first}/rank": odd, second: 0.1, f"{second}/rank": 2.0}
+    write_run(tmp_path, "01abc", [StepRecord(seq, "trainer", "step", seq, 0, float(seq), row) for seq in (1, 2, 3)])
+
+    shown, out, _ = otel_ml("show", "01abc")
+    written, _, _ = otel_ml("report", "01abc")
+
+    assert (shown, written) == (0, 0)
+    rows = [line.split() for line in out.splitlines() if line.startswith(phases) and " ms " in line]
+    assert rows == [[phases[0], "300", "ms", "75", "%"], [phases[1], "100", "ms", "25", "%", "2"]]

@@ -44,3 +44,12 @@ def test_tail_takes_globs(otel_ml: Run, tmp_path: Path) -> None:
     _, out, _ = otel_ml("tail", "01abc", "eval/*")
 
     assert out.splitlines()[0].split() == ["step", "0", "eval/acc", "0.5", "eval/loss", "1"]
+
+
+def test_tail_says_how_many_writers_a_step_lacks(otel_ml: Run, tmp_path: Path) -> None:
+    rows = [StepRecord(n, "trainer", "step", n, 0, 1.0, {"loss": 1.0}, writers_missing=n) for n in (1, 2)]
+    write_run(tmp_path, "01abc", rows)
+
+    _, out, _ = otel_ml("tail", "01abc", "--no-follow")
+
+    assert [line.partition("[")[2] for line in out.splitlines()] == ["1 writer missing]", "2 writers missing]"]
