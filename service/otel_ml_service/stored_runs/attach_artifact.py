@@ -18,9 +18,10 @@ from otel_ml.wire import attributes as wire
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.service import Service
+from otel_ml_service.stored_runs.alone import alone
 from otel_ml_service.stored_runs.read_records import facts, is_over_within
 from otel_ml_service.stored_runs.run_folders import RunFolder
-from otel_ml_service.stored_runs.serve_again import alone, service_again
+from otel_ml_service.stored_runs.serve_again import service_again
 from otel_ml_service.stored_runs.unfinished import Unfinished
 
 __all__ = ["NotAttachedError", "attach"]

@@ -11,8 +11,9 @@ from otel_ml.config import Endpoint
 from otel_ml.exceptions import OtelMLError
 from otel_ml.recovery import Sent, send_leftovers
 from otel_ml_service.service import Service
+from otel_ml_service.stored_runs.alone import alone
 from otel_ml_service.stored_runs.read_records import Facts, facts
-from otel_ml_service.stored_runs.serve_again import alone, service_again
+from otel_ml_service.stored_runs.serve_again import service_again
 from otel_ml_service.stored_runs.unfinished import MARKS, Unfinished
 
 __all__ = ["Recovered", "RunTakenError", "recover", "send"]

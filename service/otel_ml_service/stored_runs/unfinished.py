@@ -20,7 +20,16 @@ from otel_ml_service.live_runs.state_files import meeting_place
 from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
 
-__all__ = ["MARKS", "Unfinished", "in_no_run", "marked_id", "unfinished", "unreadable_spools"]
+__all__ = [
+    "MARKS",
+    "Unfinished",
+    "has_writers",
+    "in_no_run",
+    "marked_id",
+    "spools_in",
+    "unfinished",
+    "unreadable_spools",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +87,7 @@ class Unfinished:
     @property
     def spools_left(self) -> int:
         """How many spools of it are there by now, those of live workers too."""
-        return _spools_in(self.rendezvous)
+        return spools_in(self.rendezvous)
 
 
 def unfinished(base: Path) -> list[Unfinished]:
@@ -135,7 +144,7 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
                 folder.experiment,
                 run_id,
                 base,
-                _spools_in(rendezvous),
+                spools_in(rendezvous),
                 rendezvous,
                 has_folder=True,
                 is_of_serve=_is_of_serve(folder, base, rendezvous),
@@ -168,7 +177,13 @@ def _of_spools(base: Path) -> Iterator[Unfinished]:
             yield _with_endpoints(found, {path: one for path, one in left.items() if one.endpoint})
 
 
-def _spools_in(rendezvous: Rendezvous) -> int:
+def has_writers(rendezvous: Rendezvous) -> bool:
+    """Whether a process lives that records here, or sends what another one left."""
+    return any(map(_is_locked, rendezvous.spool.glob(f"*{SUFFIX}")))
+
+
+def spools_in(rendezvous: Rendezvous) -> int:
+    """Return how many spools processes have here, or have left."""
     return len(list(rendezvous.spool.glob(f"*{SUFFIX}")))
 
 
