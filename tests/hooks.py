@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 __all__ = ["before"]
 
-_hooks: dict[int, Callable[[str, tuple[object, ...]], None]] = {}
+Hook = Callable[[str, tuple[object, ...]], None]
+
+_hooks: tuple[Hook, ...] = ()
 """Of the blocks that are open: a hook of the interpreter itself cannot be taken away."""
 
 
@@ -26,21 +29,20 @@ def before(event: str, is_meant: Callable[..., bool], do: Callable[[], None]) ->
         if found == event and waiting and is_meant(*arguments):
             waiting.pop()()
 
-    if not _hooks:
-        _install()
-    key = id(hook)
-    _hooks[key] = hook
+    global _hooks  # noqa: PLW0603 (the interpreter's own are as global)
+    _install()
+    _hooks = (*_hooks, hook)
     try:
         yield
     finally:
-        del _hooks[key]
-    assert not waiting, f"no {event} was seen that is meant"
+        _hooks = tuple(one for one in _hooks if one is not hook)
 
 
-_installed: list[bool] = []
-
-
+@cache
 def _install() -> None:
-    if not _installed:
-        _installed.append(True)
-        sys.addaudithook(lambda event, arguments: [hook(event, arguments) for hook in [*_hooks.values()]] and None)
+    sys.addaudithook(_tell)
+
+
+def _tell(event: str, arguments: tuple[object, ...]) -> None:
+    for hook in _hooks:
+        hook(event, arguments)
