@@ -21,6 +21,7 @@ from otel_ml_service.live_runs.shrinking import Shrinking
 from otel_ml_service.live_runs.state_files import keep_name, write_whole
 from otel_ml_service.process_limits import most_files, open_files
 from otel_ml_service.storage.database import StorageError, private_folder, storage_errors
+from otel_ml_service.storage.filesystem import inside
 from otel_ml_service.telemetry import Telemetry
 
 __all__ = ["RunRegistry"]
@@ -124,7 +125,8 @@ class RunRegistry:
 
     def reopen(self, folders: Iterable[Path] | None = None) -> None:
         """Open the runs a predecessor was not done with: their clocks and exporters go on."""
-        known = self._base.glob("*/*") if folders is None else folders
+        everywhere = (path for experiment in inside(self._base) for path in inside(experiment))
+        known = everywhere if folders is None else folders
         for folder in filter(_is_safe, known):
             mark = folder / "state" / _OPEN
             try:

@@ -17,6 +17,7 @@ from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool_format import SUFFIX, Leftover, read_spool
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.live_runs.state_files import meeting_place
+from otel_ml_service.storage.filesystem import inside
 from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
 
@@ -122,7 +123,7 @@ def in_no_run(base: Path, journal_dir: str) -> int:
 def unreadable_spools() -> list[str]:
     """Return a sentence for each spool on this host that this otel_ml cannot read, of whatever run."""
     said = []
-    for spool in sorted(_rendezvous_of_all().glob(f"*/spool/*{SUFFIX}")):
+    for spool in sorted(spool for folder in inside(_rendezvous_of_all()) for spool in _spools(Rendezvous(folder))):
         try:
             read_spool(spool)
         except (VersionError, WireError) as error:
@@ -166,25 +167,29 @@ def marked_id(folder: RunFolder) -> str | None:
 
 
 def _of_spools(base: Path) -> Iterator[Unfinished]:
-    for folder in _rendezvous_of_all().glob("*/spool"):
-        spools = sorted(folder.glob(f"*{SUFFIX}"))
+    for rendezvous in map(Rendezvous, inside(_rendezvous_of_all())):
+        spools = _spools(rendezvous)
         if not spools:
             continue
         left = dict(_read(spools))
         resource = _attributes(next((one.resource for one in left.values()), b""))
         if EXPERIMENT_ID in resource:
-            found = _left_by_workers(Rendezvous(folder.parent), len(spools), resource, base)
+            found = _left_by_workers(rendezvous, len(spools), resource, base)
             yield _with_endpoints(found, {path: one for path, one in left.items() if one.endpoint})
 
 
 def has_writers(rendezvous: Rendezvous) -> bool:
     """Whether a process lives that records here, or sends what another one left."""
-    return any(map(_is_locked, rendezvous.spool.glob(f"*{SUFFIX}")))
+    return any(map(_is_locked, _spools(rendezvous)))
 
 
 def spools_in(rendezvous: Rendezvous) -> int:
     """Return how many spools processes have here, or have left."""
-    return len(list(rendezvous.spool.glob(f"*{SUFFIX}")))
+    return len(_spools(rendezvous))
+
+
+def _spools(rendezvous: Rendezvous) -> list[Path]:
+    return sorted(path for path in inside(rendezvous.spool) if path.name.endswith(SUFFIX))
 
 
 def _rendezvous_of_all() -> Path:
