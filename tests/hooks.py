@@ -29,7 +29,7 @@ def before(event: str, is_meant: Callable[..., bool], do: Callable[[], None]) ->
         if found == event and waiting and is_meant(*arguments):
             waiting.pop()()
 
-    global _hooks  # noqa: PLW0603 (the interpreter's own are as global)
+    global _hooks
     _install()
     _hooks = (*_hooks, hook)
     try:
