@@ -112,12 +112,12 @@ def _delivered(
             account = service.run(run.id, None, speaker=None) or account
             looks = looks + 1 if _is_empty(run, service, account) else 0
             progress(account)
-        account = service.run(run.id, None, speaker=None) or account
     finally:
         service.stop()
+    account = service.run(run.id, None, speaker=None) or account  # with what arrived until then
     before = () if known is None else known.notices
     said = tuple(notice for notice in account.get("notices", ()) if notice not in before)
-    if looks == _LOOKS:  # and no service has to go on with it
+    if looks == _LOOKS and not _holds_anything(run, account):  # and no service has to go on with it
         for mark in MARKS:
             run.folder.database.with_name(mark).unlink(missing_ok=True)
         return Recovered(is_done=True, spools=service.spools_taken_in, said=said)
@@ -152,4 +152,8 @@ def _take_up(run: Unfinished) -> None:
 def _is_empty(run: Unfinished, service: Service, account: Mapping[str, Any]) -> bool:
     """Whether nobody was ever heard in the run, and nobody is left who could be."""
     is_taken_in = service.is_settled and run.rendezvous.service_file.exists()
-    return is_taken_in and not (account.get("writers") or account.get("last_seq") or run.spools_left)
+    return is_taken_in and not _holds_anything(run, account)
+
+
+def _holds_anything(run: Unfinished, account: Mapping[str, Any]) -> bool:
+    return bool(account.get("writers") or account.get("last_seq") or run.spools_left)
