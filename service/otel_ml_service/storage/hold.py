@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from otel_ml_service.storage.database import is_locked
+from otel_ml_service.storage.database import READERS_S, is_locked
 
 __all__ = ["held"]
 
 
 @contextmanager
 def held(path: Path) -> Iterator[bool]:
-    """Lock a file, as who has it open does, until the block ends; False where another process has it.
+    """Lock a file, as who has it open does, until the block ends; False where a service has it.
 
     One that is not there, is damaged, or must not be written to, is nobody's: there is nothing to lock.
     """
@@ -22,7 +22,7 @@ def held(path: Path) -> Iterator[bool]:
         yield True
         return
     address = f"{path.resolve().as_uri()}?mode=rw"
-    with closing(sqlite3.connect(address, uri=True, timeout=0.0, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(address, uri=True, timeout=READERS_S, isolation_level=None)) as connection:
         yield _is_locked_now(connection)
 
 
