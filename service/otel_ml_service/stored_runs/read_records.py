@@ -112,7 +112,11 @@ def whole_records(run: RunFolder) -> Iterator[Record]:
     elif is_there(run.jsonl):
         yield from Follower(run.jsonl).new_records()
     else:
-        raise RunUnreadableError(_being_recorded(run))
+        raise _gone(run)
+
+
+def _gone(run: RunFolder) -> RunUnreadableError:
+    return RunUnreadableError(f"There is nothing to read in {str(run.path)!r}: the run was removed or moved meanwhile.")
 
 
 def _being_recorded(run: RunFolder) -> str:
@@ -263,6 +267,8 @@ def _some_after(path: Path, seq: int) -> tuple[Sequence[Record], RunUnreadableEr
     except (sqlite3.DatabaseError, StorageError, zlib.error, *UNDECODABLE) as error:
         if is_locked(error):
             return (), RunInUseError(_being_recorded(RunFolder(folder)))
+        if not is_there(path):
+            return found, _gone(RunFolder(folder))
         return found, RunUnreadableError(
             f"{str(path)!r} cannot be read ({error}). If the run was not finished, `otel-ml recover` saves what it can."
         )
