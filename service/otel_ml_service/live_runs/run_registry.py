@@ -11,6 +11,7 @@ from typing import Any
 
 from otel_ml.exceptions import VersionError
 from otel_ml.explanation import explained
+from otel_ml.wire.folder_content import inside
 from otel_ml.wire.folder_ownership import claim, is_ours, may_hold_ours, renamed_warning
 from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_service.aggregation.observation import Writer
@@ -21,7 +22,6 @@ from otel_ml_service.live_runs.shrinking import Shrinking
 from otel_ml_service.live_runs.state_files import keep_name, write_whole
 from otel_ml_service.process_limits import most_files, open_files
 from otel_ml_service.storage.database import StorageError, private_folder, storage_errors
-from otel_ml_service.storage.filesystem import inside
 from otel_ml_service.telemetry import Telemetry
 
 __all__ = ["RunRegistry"]

@@ -8,11 +8,10 @@ what the disk's owner has to know.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
-__all__ = ["inside", "network_file_system"]
+__all__ = ["network_file_system"]
 
 _MOUNTS = Path("/proc/self/mounts")
 
@@ -24,15 +23,6 @@ _NETWORK = frozenset({
 """Names in the third column of the mounts, of what is not one host's own disk."""
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
-
-
-def inside(folder: Path) -> list[Path]:
-    """Return what is in a folder; nothing where it is none, is not to be read, or has just been removed by another."""
-    try:
-        with os.scandir(folder) as entries:
-            return [folder / entry.name for entry in entries]
-    except OSError:
-        return []
 
 
 def network_file_system(folder: Path, mounts: str | None = None) -> str | None:

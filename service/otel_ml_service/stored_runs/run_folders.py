@@ -12,8 +12,8 @@ from pathlib import Path
 
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
+from otel_ml.wire.folder_content import inside
 from otel_ml.wire.readable_name import readable_name
-from otel_ml_service.storage.filesystem import inside
 from otel_ml_service.stored_runs.shortened_name import is_part_of
 
 __all__ = [

@@ -13,11 +13,11 @@ from otel_ml.env import ENDPOINT
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
+from otel_ml.wire.folder_content import inside
 from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool_format import SUFFIX, Leftover, read_spool
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.live_runs.state_files import meeting_place
-from otel_ml_service.storage.filesystem import inside
 from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
 
