@@ -1,7 +1,8 @@
-"""A run that has nothing in it, until a process records while it is recovered."""
+"""A run that has nothing in it while it is recovered: until a process records, or since somebody removed it."""
 
 from __future__ import annotations
 
+import shutil
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,3 +56,13 @@ def test_a_process_that_records_as_the_run_is_found_to_be_empty_leaves_it_unfini
     assert len(looks) == 5
     assert not done.is_done
     assert [run.id for run in unfinished(tmp_path / "runs")] == ["01begins"]
+
+
+def test_a_run_that_was_removed_since_it_was_listed_is_not_made_again(left: Unfinished) -> None:
+    shutil.rmtree(left.folder.path)
+
+    done = recover(left, 60.0, lambda _: None)
+
+    assert done.is_done
+    assert not left.folder.path.exists()
+    assert not left.rendezvous.folder.exists()

@@ -13,6 +13,7 @@ from otel_ml.recovery import Sent, send_leftovers
 from otel_ml_service.service import Service
 from otel_ml_service.stored_runs.alone import alone
 from otel_ml_service.stored_runs.read_records import Facts, facts
+from otel_ml_service.stored_runs.run_folders import is_there
 from otel_ml_service.stored_runs.serve_again import service_again
 from otel_ml_service.stored_runs.unfinished import MARKS, Unfinished
 
@@ -77,6 +78,8 @@ def recover(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, An
                 raise RunTakenError(
                     f"another process has run {run.id!r}, or recovers it: look at it again when that has ended."
                 )
+            if run.has_folder and not is_there(run.folder.path) and not run.spools_left:
+                return Recovered(is_done=True)  # somebody has removed it since it was found: it is not made again
             with service_again(run) as service:
                 _take_up(run)
                 return _delivered(run, service, timeout, progress)
