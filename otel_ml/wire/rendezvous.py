@@ -284,6 +284,17 @@ class Rendezvous:
         os.close(_write(self.run_file, _as_json(Home(service.run_dir, service.exporters))))
         return _write(self.service_file, _as_json(service), is_locked=True)
 
+    def withdraw(self, handle: int | None) -> None:
+        """Take an announcement back; that of another service, which lives, stays.
+
+        Args:
+            handle: of `publish`; None where the service did not come so far: then one that was killed may be there.
+        """
+        with suppress(FileNotFoundError):
+            found = self.service_file.stat()
+            if not self.is_served() if handle is None else os.path.samestat(found, os.fstat(handle)):
+                self.service_file.unlink()
+
 
 def publish(path: Path, service: Service) -> None:
     """Write a service's address to `path` by rename, readable by this user only."""

@@ -19,6 +19,7 @@ from otel_ml.exceptions import OtelMLError
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import DEFAULT_AXIS
 from otel_ml.wire.columns import Column, believed, beside
+from otel_ml.wire.folder_content import inside
 from otel_ml.wire.published_name import ascii_spelling, sanitized
 from otel_ml.wire.readable_name import readable_name
 from otel_ml.wire.step_line import MetricFinder
@@ -179,7 +180,12 @@ def _as_path(run: str | PathLike[str]) -> Path:
 
 def _below(base: Path, run: str) -> list[Path]:
     """Return the files of the runs that are meant, the one that was written to last first; an id before a name."""
-    newest_first = sorted(base.glob("*/*/metrics.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    written: dict[Path, int] = {}
+    for folder in (path for experiment in inside(base) for path in inside(experiment)):
+        with suppress(OSError):  # there is none, or it has just been removed
+            file = folder / "metrics.jsonl"
+            written[file] = file.stat().st_mtime_ns
+    newest_first = sorted(written, key=written.__getitem__, reverse=True)
     if run == "latest":
         return newest_first
     folders = {path: path.parent for path in newest_first}

@@ -135,7 +135,7 @@ class EmbeddedLink:
         if self._process is not None:
             self._watch(self._process, now)
         elif self._is_gone(service, now, failing_s):
-            self._start(now)
+            self._start(now, service)
         return None
 
     @property
@@ -186,12 +186,13 @@ class EmbeddedLink:
             page=service.page,
         )
 
-    def _start(self, now: float) -> None:
+    def _start(self, now: float, gone: Service | None) -> None:
         if now < self._not_before or not self._has_lock(now):
             return
         # With the lock held, look again: between our last look and the lock another process may have started it.
         service = self.rendezvous.read_service()
-        if service is not None and answers(service):
+        if service is not None and (service != gone or answers(service)):
+            self._silent_since = None  # it may not answer yet
             self._release()  # another process was quicker; the next look finds it
             return
         try:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -19,6 +17,7 @@ from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import DIR_MAX
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.read_records import is_live
+from otel_ml_service.stored_runs.remove_run import remove_run
 from otel_ml_service.stored_runs.run_folders import RunFolder, run_folders
 from otel_ml_service.stored_runs.unfinished import unfinished
 
@@ -93,7 +92,7 @@ def command(
         for run in doomed:
             tell(run, "declined")
         return
-    failed = _remove(doomed, output, tell)
+    failed = _remove(doomed, output, tell, unfinished=undelivered)
     if failed:
         output.line(f"Removed {plural(len(doomed) - failed, 'run')} of {len(doomed)}.")
         raise click.exceptions.Exit(1)
@@ -137,31 +136,20 @@ def _is_ours(run: RunFolder, base: Path) -> bool:
     return not is_linked and (run.path / "state").is_dir()
 
 
-def _remove(runs: Sequence[RunFolder], output: Screen, tell: Callable[[RunFolder, str, str], None]) -> int:
+def _remove(
+    runs: Sequence[RunFolder], output: Screen, tell: Callable[[RunFolder, str, str], None], *, unfinished: bool
+) -> int:
     """Remove folders of runs, and say of each what became of it; return how many are still there."""
     failed = 0
     with output.working() as now:
         for run in runs:
             now(f"removing {run.id}")
-            problem = _removed(run)
+            problem = remove_run(run, unfinished=unfinished)
             if problem:
                 failed += 1
                 output.note(problem)
             tell(run, "failed" if problem else "removed", problem)
     return failed
-
-
-def _removed(run: RunFolder) -> str:
-    """Remove a run's folder; return why that failed, of one that another user owns for example."""
-    if is_live(run):  # its job may have gone on while somebody was asked, or others were removed
-        return f"{run.path} is not removed: it is being recorded again."
-    try:
-        shutil.rmtree(run.path)
-    except OSError as error:
-        return f"{run.path} is not removed: {error.strerror} ({error.filename})."
-    with suppress(OSError):
-        run.path.parent.rmdir()  # the experiment's, if that was its last
-    return ""
 
 
 def _beyond(

@@ -26,8 +26,8 @@ from otel_ml_service.findings.wording import plural
 from otel_ml_service.storage.database import StorageError
 from otel_ml_service.stored_runs.read_records import is_live
 from otel_ml_service.stored_runs.recover import Recovered, RunTakenError, recover, send
-from otel_ml_service.stored_runs.run_folders import find
-from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, unfinished, unreadable_spools
+from otel_ml_service.stored_runs.run_folders import RunFolder, find
+from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, marked_id, unfinished, unreadable_spools
 
 __all__ = ["command"]
 
@@ -224,12 +224,17 @@ def _check_folder(base: Path, runs: tuple[str, ...]) -> None:
 
 def _nothing(runs: tuple[str, ...], base: Path) -> str:
     """Return the line where no run is left to deliver."""
-    at_work = [text for text in runs if is_live(find(text, base))]
+    at_work = [text for text in runs if _has_service(find(text, base))]
     if at_work:
         return f"Nothing to recover now: the service of {', '.join(at_work)} is at work, and goes on delivering."
     if runs:
         return f"Nothing to recover: {', '.join(runs)} is delivered."
     return f"Nothing to recover: every run of {base} is delivered, or is being recorded."
+
+
+def _has_service(run: RunFolder) -> bool:
+    """Whether a service goes on with a run that was not found to be left: it need not have its file open now."""
+    return is_live(run) or marked_id(run) is not None
 
 
 def _outcome(run: Unfinished, timeout: float, output: Screen) -> Outcome:

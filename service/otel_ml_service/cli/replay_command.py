@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +26,13 @@ from otel_ml_service.findings.wording import plural
 from otel_ml_service.stored_runs.collector_recording import RecordedRun, is_recording, read_recording
 from otel_ml_service.stored_runs.extra_reductions import ExtraReductions
 from otel_ml_service.stored_runs.merge_late import Merged, with_late
-from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live, is_over_within, records
+from otel_ml_service.stored_runs.read_records import (
+    RunInUseError,
+    RunUnreadableError,
+    is_live,
+    is_over_within,
+    whole_records,
+)
 from otel_ml_service.stored_runs.replay import Replayed, replay, run_info
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
 
@@ -33,6 +40,9 @@ __all__ = ["command"]
 
 _TIMEOUT_S = 10.0
 """How long the service of a job that has just ended may take to leave: usually 3 s."""
+
+_READS = 5
+"""How often a run is read anew that a service has opened meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +130,7 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
             f"the records of {source!r} are reduced already."
         )
     run = find(source, base)
-    _wait_until_over(run, output)
-    with output.working() as now:
-        now(f"reading {run.id}")
-        merged = with_late(list(records(run)), run.path / "late.otlp")
+    merged = with_late(_recorded(run, output), run.path / "late.otlp")
     if merged.values:
         output.line(f"late.otlp: {plural(merged.values, 'value')} merged")
     if merged.left:
@@ -136,14 +143,28 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
     return [_Run(run_info(run, merged.records), merged)]
 
 
+def _recorded(run: RunFolder, output: Screen) -> Sequence[Record]:
+    """Return all records of a run, once no service has it open: `metrics.jsonl` alone may lack some."""
+    for _ in range(_READS):
+        _wait_until_over(run, output)
+        with output.working() as now, suppress(RunInUseError):
+            now(f"reading {run.id}")
+            return list(whole_records(run))
+    raise _not_over(run)
+
+
 def _wait_until_over(run: RunFolder, output: Screen) -> None:
     if is_live(run):
         output.note(f"The service of run {run.id} is still at work: waiting for it.")
     if not is_over_within(run, _TIMEOUT_S):
-        raise RunUnreadableError(
-            f"A service has run {run.id!r} open: it is being recorded, or ended less than a minute ago. "
-            "Replay it when it is over."
-        )
+        raise _not_over(run)
+
+
+def _not_over(run: RunFolder) -> RunUnreadableError:
+    return RunUnreadableError(
+        f"A service has run {run.id!r} open: it is being recorded, or ended less than a minute ago. "
+        "Replay it when it is over."
+    )
 
 
 def _recording(path: Path, extra: ExtraReductions, output: Screen) -> Sequence[RecordedRun]:

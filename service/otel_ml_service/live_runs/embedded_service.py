@@ -45,6 +45,8 @@ class EmbeddedService:
         self._admission = admission
         self._over = over
         self._clock = clock
+        # Guards both: what the dead left may be taken in just when the service ends.
+        self._lock = threading.Lock()
         self._withdrawn = threading.Event()
         self._announced: int | None = None
         self._spools: LeftoverSpools | None = None
@@ -59,7 +61,9 @@ class EmbeddedService:
         self._rendezvous.create()
 
         def publish() -> None:
-            self._announced = self._rendezvous.publish(service)
+            with self._lock:
+                if not self._withdrawn.is_set():
+                    self._announced = self._rendezvous.publish(service)
 
         self._spools = LeftoverSpools(self._rendezvous.spool, self._admission.future, taken_in=publish)
         self._spools.start()
@@ -71,8 +75,9 @@ class EmbeddedService:
 
     def withdraw(self) -> None:
         """Be found no more: who comes now starts a new service instead of losing time with one that stops."""
-        self._withdrawn.set()
-        self._rendezvous.service_file.unlink(missing_ok=True)
+        with self._lock:
+            self._withdrawn.set()
+            self._rendezvous.withdraw(self._announced)
         if self._spools is not None:
             self._spools.stop()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from otel_ml.exceptions import VersionError
 from otel_ml.explanation import explained
+from otel_ml.wire.folder_content import inside
 from otel_ml.wire.folder_ownership import claim, is_ours, may_hold_ours, renamed_warning
 from otel_ml.wire.rendezvous import kept_folder, path_part, run_folder
 from otel_ml_service.aggregation.observation import Writer
@@ -124,7 +125,8 @@ class RunRegistry:
 
     def reopen(self, folders: Iterable[Path] | None = None) -> None:
         """Open the runs a predecessor was not done with: their clocks and exporters go on."""
-        known = self._base.glob("*/*") if folders is None else folders
+        everywhere = (path for experiment in inside(self._base) for path in inside(experiment))
+        known = everywhere if folders is None else folders
         for folder in filter(_is_safe, known):
             mark = folder / "state" / _OPEN
             try:

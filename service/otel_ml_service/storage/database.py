@@ -18,6 +18,7 @@ from otel_ml.wire.folder_ownership import is_ours
 from otel_ml.wire.versions import own_version, require
 
 __all__ = [
+    "READERS_S",
     "DamagedError",
     "Form",
     "InUseError",
@@ -78,6 +79,10 @@ _OF_TWO_DATABASES = 8
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_NO_FILES})
 
 
+READERS_S = 5.0
+"""Seconds a file may be locked by commands that read what a killed service left: they are no other service."""
+
+
 def private_folder(path: Path) -> Path:
     """Create `path` (mode 0700) and its parents, and return it; one that is there is closed to others.
 
@@ -124,7 +129,7 @@ def open_database(path: Path, form: Form, timeout_s: float = 0.0) -> sqlite3.Con
     Args:
         path: of the file.
         form: `require_known` has found it, or an older one.
-        timeout_s: seconds to wait for another process to close the file.
+        timeout_s: seconds to wait for another service to close the file; for who reads it there are some in any case.
 
     Raises:
         StorageError: corrupt, not a database, in use by another process, or not writable.
@@ -134,7 +139,9 @@ def open_database(path: Path, form: Form, timeout_s: float = 0.0) -> sqlite3.Con
         # Made before SQLite opens it, which would follow a link, and give it the rights of the umask.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
         # isolation_level=None: a transaction begins where we write BEGIN. One thread opens it, others use it in turn.
-        connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            path, timeout=max(timeout_s, READERS_S), isolation_level=None, check_same_thread=False
+        )
         try:
             # First: SQLite does without shared memory only where it has the file alone before it uses the log.
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")

@@ -18,10 +18,11 @@ from otel_ml.wire import attributes as wire
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.service import Service
-from otel_ml_service.stored_runs.read_records import facts, is_over_within
+from otel_ml_service.stored_runs.alone import alone
+from otel_ml_service.stored_runs.read_records import Facts, RunInUseError, is_over_within, stored_facts
 from otel_ml_service.stored_runs.recorded_id import recorded_id
 from otel_ml_service.stored_runs.run_folders import RunFolder
-from otel_ml_service.stored_runs.serve_again import alone, service_again
+from otel_ml_service.stored_runs.serve_again import service_again
 from otel_ml_service.stored_runs.unfinished import Unfinished
 
 __all__ = ["NotAttachedError", "attach"]
@@ -59,20 +60,14 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
     deadline = time.monotonic() + timeout
     folder = RunFolder(folder.path.absolute())  # this process is in another folder for a while
     # A job that has just ended has its service for some seconds more.
-    is_over = is_over_within(folder, timeout)
-    if facts(folder) is None:
-        reason = "has no database of a service (state/run.db)" if is_over else "is being recorded"
-        raise NotAttachedError(
-            f"Run {folder.id!r} {reason}. A report is attached to a run that is over: try again then."
-        )
+    if _facts(folder, deadline) is None:
+        raise _not_over(folder, "has no database of a service (state/run.db)")
     base, run_id = folder.path.parent.parent, recorded_id(folder)
     run = Unfinished(run_id, folder.experiment, run_id, base, 0, rendezvous_of(run_id), has_folder=True)
     try:
         with alone(run.rendezvous) as is_alone:
             if not is_alone:
-                raise NotAttachedError(
-                    f"Run {folder.id!r} is being recorded. A report is attached to a run that is over: try again then."
-                )
+                raise _not_over(folder, _RECORDED)
             # Said, not refused: a run of an older version can have its report, too.
             if ServedSettings.read(folder.database.parent) is None:
                 _log.warning("%s", explained(_not_known(folder), "options-not-kept"))
@@ -81,6 +76,24 @@ def attach(folder: RunFolder, file: Path, *, name: str, kind: str, timeout: floa
                 return _taken(service, folder, request, deadline)
     finally:
         run.rendezvous.remove()
+
+
+_RECORDED = "is being recorded"
+
+
+def _not_over(folder: RunFolder, reason: str) -> NotAttachedError:
+    return NotAttachedError(f"Run {folder.id!r} {reason}. A report is attached to a run that is over: try again then.")
+
+
+def _facts(folder: RunFolder, deadline: float) -> Facts | None:
+    """Return what a service noted of a run that is over; None where it cannot be read."""
+    while is_over_within(folder, deadline - time.monotonic()):
+        try:
+            return stored_facts(folder)
+        except RunInUseError:  # since it was over: it goes on, or its file is made small
+            if time.monotonic() >= deadline:
+                break
+    raise _not_over(folder, _RECORDED)
 
 
 def _not_known(folder: RunFolder) -> str:
@@ -100,7 +113,7 @@ def _taken(service: Service, folder: RunFolder, request: bytes, deadline: float)
         raise NotAttachedError(f"The run's service did not take the report: {error}. Try again.") from error
     finally:
         service.stop(max(deadline - time.monotonic(), 1.0))
-    left = facts(folder)
+    left = _facts(folder, deadline)
     assert left is not None
     behind = [mark.name for mark in left.exporters if mark.seq < left.last_seq]
     if behind or not is_over:

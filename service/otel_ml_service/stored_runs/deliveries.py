@@ -15,7 +15,7 @@ from otel_ml.exceptions import VersionError
 from otel_ml_service.live_runs.delivery_file import kept_delivery
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.live_runs.state_files import meeting_place
-from otel_ml_service.stored_runs.read_records import Facts, facts, is_live
+from otel_ml_service.stored_runs.read_records import Facts, RunInUseError, is_live, stored_facts
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 from otel_ml_service.stored_runs.unfinished import MARKS, marked_id
 
@@ -57,10 +57,11 @@ def deliveries(run: RunFolder) -> tuple[Delivery, ...] | None:
     said = _told(run) or kept_delivery(run.database.parent) if is_live(run) else None
     if said is not None:
         return tuple(_of_account(said))
-    known = facts(run)
-    if known is None:
-        return None if is_live(run) else ()
-    return tuple(_stored(run, known))
+    try:
+        known = stored_facts(run)
+    except RunInUseError:
+        return None
+    return () if known is None else tuple(_stored(run, known))
 
 
 def delivering(found: Iterable[Delivery]) -> tuple[str, ...]:

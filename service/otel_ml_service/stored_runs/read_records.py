@@ -25,6 +25,7 @@ from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 __all__ = [
     "ExporterMark",
     "Facts",
+    "RunInUseError",
     "RunUnreadableError",
     "facts",
     "identity_of",
@@ -32,6 +33,8 @@ __all__ = [
     "is_over_within",
     "records",
     "requests_after",
+    "stored_facts",
+    "whole_records",
 ]
 
 _log = logging.getLogger(__name__)
@@ -49,8 +52,8 @@ class RunUnreadableError(OtelMLError):
     slug = "run-unreadable"
 
 
-class _InUseError(RunUnreadableError):
-    """A service has opened the run meanwhile, or makes it small."""
+class RunInUseError(RunUnreadableError):
+    """A service has the run open, or makes it small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,36 @@ def records(run: RunFolder) -> Iterator[Record]:
         RunUnreadableError: the service has the run open and does not write `metrics.jsonl`, or the file is damaged.
         VersionError: newer code has written the file, and there is no `metrics.jsonl`.
     """
+    last = 0
+    try:
+        for record in whole_records(run):
+            last = record.seq
+            yield record
+    except RunInUseError:
+        if not is_there(run.jsonl):
+            raise
+        yield from (record for record in Follower(run.jsonl).new_records() if record.seq > last)
+
+
+def whole_records(run: RunFolder) -> Iterator[Record]:
+    """Yield the records of a run that is over, in the order of `seq`: what `metrics.jsonl` has may be less.
+
+    Raises:
+        RunInUseError: a service has the run open, or opened it while it was read.
+        RunUnreadableError: there is nothing to read, or the file is damaged, and there is no `metrics.jsonl`.
+        VersionError: newer code has written the file, and there is no `metrics.jsonl`.
+    """
     # The service's own file first: `jsonl` may have been given every tenth step, or have refused some.
-    if is_there(run.database) and not is_live(run):
+    if is_there(run.database):
         yield from _whole(run)
     elif is_there(run.jsonl):
         yield from Follower(run.jsonl).new_records()
     else:
-        raise RunUnreadableError(_being_recorded(run))
+        raise _gone(run)
+
+
+def _gone(run: RunFolder) -> RunUnreadableError:
+    return RunUnreadableError(f"There is nothing to read in {str(run.path)!r}: the run was removed or moved meanwhile.")
 
 
 def _being_recorded(run: RunFolder) -> str:
@@ -132,13 +158,27 @@ def facts(run: RunFolder) -> Facts | None:
     None while it has the run open, where there is only `metrics.jsonl`, where a kill or a full disk left a database
     without tables, or one that cannot be read, and where newer code has written it.
     """
-    if not is_there(run.database) or is_live(run):
+    try:
+        return stored_facts(run)
+    except RunInUseError:
+        return None
+
+
+def stored_facts(run: RunFolder) -> Facts | None:
+    """Return what the service noted; None where it cannot be read, which says nothing of whether it is open.
+
+    Raises:
+        RunInUseError: a service has the run open.
+    """
+    if not is_there(run.database):
         return None
     try:
         require_known(run.database, FORM)
         with opened_to_read(run.database) as connection:
             return _facts(connection.execute)
-    except (sqlite3.DatabaseError, StorageError, VersionError, *UNDECODABLE):
+    except (sqlite3.DatabaseError, StorageError, VersionError, *UNDECODABLE) as error:
+        if is_locked(error):
+            raise RunInUseError(_being_recorded(run)) from error
         return None
 
 
@@ -184,10 +224,9 @@ def _whole(run: RunFolder) -> Iterator[Record]:
             last = record.seq
             yield record
     except (RunUnreadableError, VersionError) as error:
-        if not is_there(run.jsonl):
+        if isinstance(error, RunInUseError) or not is_there(run.jsonl):
             raise
-        if not isinstance(error, _InUseError):
-            _log.warning("%s", explained(f"{error.sentence} Instead {str(run.jsonl)!r} is read.", "run-unreadable"))
+        _log.warning("%s", explained(f"{error.sentence} Instead {str(run.jsonl)!r} is read.", "run-unreadable"))
         yield from (record for record in Follower(run.jsonl).new_records() if record.seq > last)
 
 
@@ -228,7 +267,9 @@ def _some_after(path: Path, seq: int) -> tuple[Sequence[Record], RunUnreadableEr
         return (), error
     except (sqlite3.DatabaseError, StorageError, zlib.error, *UNDECODABLE) as error:
         if is_locked(error):
-            return (), _InUseError(_being_recorded(RunFolder(folder)))
+            return (), RunInUseError(_being_recorded(RunFolder(folder)))
+        if not is_there(path):
+            return found, _gone(RunFolder(folder))
         return found, RunUnreadableError(
             f"{str(path)!r} cannot be read ({error}). If the run was not finished, `otel-ml recover` saves what it can."
         )

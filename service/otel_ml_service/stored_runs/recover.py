@@ -11,8 +11,10 @@ from otel_ml.config import Endpoint
 from otel_ml.exceptions import OtelMLError
 from otel_ml.recovery import Sent, send_leftovers
 from otel_ml_service.service import Service
+from otel_ml_service.stored_runs.alone import alone
 from otel_ml_service.stored_runs.read_records import Facts, facts
-from otel_ml_service.stored_runs.serve_again import alone, service_again
+from otel_ml_service.stored_runs.run_folders import is_there
+from otel_ml_service.stored_runs.serve_again import service_again
 from otel_ml_service.stored_runs.unfinished import MARKS, Unfinished
 
 __all__ = ["Recovered", "RunTakenError", "recover", "send"]
@@ -76,6 +78,8 @@ def recover(run: Unfinished, timeout: float, progress: Callable[[Mapping[str, An
                 raise RunTakenError(
                     f"another process has run {run.id!r}, or recovers it: look at it again when that has ended."
                 )
+            if run.has_folder and not is_there(run.folder.path) and not run.spools_left:
+                return Recovered(is_done=True)  # somebody has removed it since it was found: it is not made again
             with service_again(run) as service:
                 _take_up(run)
                 return _delivered(run, service, timeout, progress)
@@ -112,13 +116,13 @@ def _delivered(
             account = service.run(run.id, None, speaker=None) or account
             looks = looks + 1 if _is_empty(run, service, account) else 0
             progress(account)
-        # A run that is over is closed, and says nothing anymore: then its last account counts.
-        account = service.run(run.id, None, speaker=None) or account
     finally:
         service.stop()
+    # With what arrived until then. A run that is over is closed, and says nothing anymore: its last account counts.
+    account = service.run(run.id, None, speaker=None) or account
     before = () if known is None else known.notices
     said = tuple(notice for notice in account.get("notices", ()) if notice not in before)
-    if looks == _LOOKS:  # and no service has to go on with it
+    if looks == _LOOKS and not _holds_anything(run, account):  # and no service has to go on with it
         for mark in MARKS:
             run.folder.database.with_name(mark).unlink(missing_ok=True)
         return Recovered(is_done=True, spools=service.spools_taken_in, said=said)
@@ -153,4 +157,8 @@ def _take_up(run: Unfinished) -> None:
 def _is_empty(run: Unfinished, service: Service, account: Mapping[str, Any]) -> bool:
     """Whether nobody was ever heard in the run, and nobody is left who could be."""
     is_taken_in = service.is_settled and run.rendezvous.service_file.exists()
-    return is_taken_in and not (account.get("writers") or account.get("last_seq") or run.spools_left)
+    return is_taken_in and not _holds_anything(run, account)
+
+
+def _holds_anything(run: Unfinished, account: Mapping[str, Any]) -> bool:
+    return bool(account.get("writers") or account.get("last_seq") or run.spools_left)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
+from otel_ml.wire.folder_content import inside
 from otel_ml.wire.readable_name import readable_name
 from otel_ml_service.stored_runs.shortened_name import is_part_of
 
@@ -81,7 +82,10 @@ class RunFolder:
     def jsonl(self) -> Path:
         """What the exporter `jsonl` writes; where there is none of that name, the first of its instances."""
         own = self.path / "metrics.jsonl"
-        return own if is_there(own) else min(self.path.glob("jsonl-*/metrics.jsonl"), default=own)
+        if is_there(own):
+            return own
+        others = (folder / own.name for folder in inside(self.path) if folder.name.startswith("jsonl-"))
+        return min(filter(is_there, others), default=own)
 
     @cached_property
     def modified(self) -> float:
@@ -99,7 +103,9 @@ class RunFolder:
 
     def size(self) -> int:
         """Bytes of all files in the folder that can be seen."""
-        found = [status for path in self.path.rglob("*") if (status := _status(path, follow=False)) is not None]
+        # What a service removes meanwhile, `walk` passes over; `rglob` would raise.
+        paths = (Path(at, name) for at, folders, files in os.walk(self.path) for name in (*folders, *files))
+        found = [status for path in paths if (status := _status(path, follow=False)) is not None]
         return sum(status.st_size for status in found if not stat.S_ISDIR(status.st_mode))
 
     def is_run(self) -> bool:
@@ -122,7 +128,7 @@ def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
 
 def run_folders(base: Path) -> list[RunFolder]:
     """Return all runs under `base` that can be read, the newest first."""
-    candidates = map(RunFolder, base.glob("*/*"))
+    candidates = (RunFolder(path) for experiment in inside(base) for path in inside(experiment))
     return sorted((run for run in candidates if run.is_run()), key=lambda run: run.last_record, reverse=True)
 
 
@@ -140,9 +146,9 @@ def where_else() -> str:
 
 def unreadable_folders(base: Path) -> list[Path]:
     """Return the folders under `base` that may hold runs, of users who let this one not look."""
-    above = [path for path in base.glob("*") if _is_folder(path)]
-    closed = [path for path in above if not _may_look(path)]
-    return sorted(closed + [path for path in base.glob("*/*") if _is_folder(path) and not _may_look(path)])
+    above = [path for path in inside(base) if _is_folder(path)]
+    below = [path for experiment in above for path in inside(experiment) if _is_folder(path)]
+    return sorted(path for path in (*above, *below) if not _may_look(path))
 
 
 def _is_folder(path: Path) -> bool:

@@ -10,30 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from otel_ml.exceptions import ConfigError
-from otel_ml.wire.rendezvous import Rendezvous
 from otel_ml_service.config import ServiceConfig
 from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.service import Service
 from otel_ml_service.stored_runs.read_records import facts
 from otel_ml_service.stored_runs.unfinished import Unfinished
 
-__all__ = ["alone", "service_again"]
+__all__ = ["service_again"]
 
 _FROM_FOLDER = re.compile(r"(?:sqlite:///|file:)?(?!/)(?![\w+.\-]+:).")
 """A text that may be a path that begins where the service was started."""
-
-
-@contextmanager
-def alone(rendezvous: Rendezvous) -> Iterator[bool]:
-    """Hold the right to serve the run; False where another process has it."""
-    handle = rendezvous.acquire()
-    if handle is None:
-        yield False
-        return
-    try:
-        yield not rendezvous.is_served()
-    finally:
-        os.close(handle)
 
 
 @contextmanager

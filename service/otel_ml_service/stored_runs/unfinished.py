@@ -13,6 +13,7 @@ from otel_ml.env import ENDPOINT
 from otel_ml.exceptions import VersionError, WireError
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import EXPERIMENT_ID, EXPERIMENT_NAME, RUN_NAME
+from otel_ml.wire.folder_content import inside
 from otel_ml.wire.rendezvous import Home, Rendezvous, rendezvous_of, run_folder
 from otel_ml.wire.spool_format import SUFFIX, Leftover, read_spool
 from otel_ml_service.live_runs.served_settings import ServedSettings
@@ -20,7 +21,16 @@ from otel_ml_service.live_runs.state_files import meeting_place
 from otel_ml_service.stored_runs.read_records import facts, identity_of, is_live, requests_after
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there, run_folders
 
-__all__ = ["MARKS", "Unfinished", "in_no_run", "marked_id", "unfinished", "unreadable_spools"]
+__all__ = [
+    "MARKS",
+    "Unfinished",
+    "has_writers",
+    "in_no_run",
+    "marked_id",
+    "spools_in",
+    "unfinished",
+    "unreadable_spools",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +88,7 @@ class Unfinished:
     @property
     def spools_left(self) -> int:
         """How many spools of it are there by now, those of live workers too."""
-        return _spools_in(self.rendezvous)
+        return spools_in(self.rendezvous)
 
 
 def unfinished(base: Path) -> list[Unfinished]:
@@ -114,7 +124,7 @@ def in_no_run(base: Path, journal_dir: str) -> int:
 def unreadable_spools() -> list[str]:
     """Return a sentence for each spool on this host that this otel_ml cannot read, of whatever run."""
     said = []
-    for spool in sorted(_rendezvous_of_all().glob(f"*/spool/*{SUFFIX}")):
+    for spool in sorted(spool for folder in inside(_rendezvous_of_all()) for spool in _spools(Rendezvous(folder))):
         try:
             read_spool(spool)
         except (VersionError, WireError) as error:
@@ -136,7 +146,7 @@ def _of_folders(base: Path) -> Iterator[Unfinished]:
                 folder.experiment,
                 run_id,
                 base,
-                _spools_in(rendezvous),
+                spools_in(rendezvous),
                 rendezvous,
                 has_folder=True,
                 is_of_serve=_is_of_serve(folder, base, rendezvous),
@@ -158,19 +168,29 @@ def marked_id(folder: RunFolder) -> str | None:
 
 
 def _of_spools(base: Path) -> Iterator[Unfinished]:
-    for folder in _rendezvous_of_all().glob("*/spool"):
-        spools = sorted(folder.glob(f"*{SUFFIX}"))
+    for rendezvous in map(Rendezvous, inside(_rendezvous_of_all())):
+        spools = _spools(rendezvous)
         if not spools:
             continue
         left = dict(_read(spools))
         resource = _attributes(next((one.resource for one in left.values()), b""))
         if EXPERIMENT_ID in resource:
-            found = _left_by_workers(Rendezvous(folder.parent), len(spools), resource, base)
+            found = _left_by_workers(rendezvous, len(spools), resource, base)
             yield _with_endpoints(found, {path: one for path, one in left.items() if one.endpoint})
 
 
-def _spools_in(rendezvous: Rendezvous) -> int:
-    return len(list(rendezvous.spool.glob(f"*{SUFFIX}")))
+def has_writers(rendezvous: Rendezvous) -> bool:
+    """Whether a process lives that records here, or sends what another one left."""
+    return any(map(_is_locked, _spools(rendezvous)))
+
+
+def spools_in(rendezvous: Rendezvous) -> int:
+    """Return how many spools processes have here, or have left."""
+    return len(_spools(rendezvous))
+
+
+def _spools(rendezvous: Rendezvous) -> list[Path]:
+    return sorted(path for path in inside(rendezvous.spool) if path.name.endswith(SUFFIX))
 
 
 def _rendezvous_of_all() -> Path:

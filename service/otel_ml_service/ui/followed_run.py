@@ -32,7 +32,7 @@ from otel_ml_service.stored_runs.deliveries import deliveries, not_taken
 from otel_ml_service.stored_runs.follow_jsonl import Follower
 from otel_ml_service.stored_runs.follow_spans import SpanFollower
 from otel_ml_service.stored_runs.rank_places import hosts_of
-from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live, records
+from otel_ml_service.stored_runs.read_records import RunInUseError, RunUnreadableError, is_live, whole_records
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 from otel_ml_service.stored_runs.run_history import SeriesName
 
@@ -156,8 +156,11 @@ class FollowedRun:
             if self._is_live or not is_there(self.folder.database):
                 self._follow()
             elif self._followers is not None or self._read_at != modified:
-                self._read_whole()
-                self._read_at = modified
+                if self._read_whole():
+                    self._read_at = modified
+                else:
+                    self._is_live = True
+                    self._follow()
         except BaseException:
             # What was read until then is a part of the run: who asks next begins anew, or is told the same.
             self._followers, self._read_at = None, -1.0
@@ -182,14 +185,24 @@ class FollowedRun:
         if new or spans:
             self._version = next(_COUNT)
 
-    def _read_whole(self) -> None:
+    def _read_whole(self) -> bool:
+        """Read all that there is; return whether that can be: a service may open the run meanwhile.
+
+        It may only make the file small, after which that looks as it did before.
+        """
         self._begin_anew()
         self._followers = None
-        self._contents.not_taken, self._contents.hosts = not_taken(deliveries(self.folder) or ()), hosts_of(self.folder)
-        self._take(records(self.folder))
+        try:
+            self._take(whole_records(self.folder))
+        except RunInUseError:
+            return False
+        self._contents.hosts = hosts_of(self.folder)
+        found = deliveries(self.folder)
+        self._contents.not_taken = not_taken(found or ())
         if not self._contents.workers:
             spans = SpanFollower(self.folder.path / "spans.jsonl").new_spans()
             self._contents.add(SpanBatch(0, spans))
+        return found is not None
 
     def _begin_anew(self) -> None:
         self._contents = Contents(self.folder.id, self.folder.experiment)

@@ -18,6 +18,7 @@ from otel_ml._internal.lifecycle.shutdown import TIMEOUT_WITH_DELIVERY, TIMEOUT_
 from otel_ml._internal.transport.embedded import EmbeddedLink
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import Service, rendezvous_of
+from tests.hooks import before
 from tests.otlp_server import OtlpServer, otlp_server
 
 
@@ -63,6 +64,31 @@ def test_no_second_service_is_started_beside_one_that_lives_however_often_it_is_
 
     assert not living.link.is_starting
     assert not (tmp_path / "runs").exists()
+
+
+def test_no_second_service_is_started_beside_one_that_was_announced_between_two_looks_and_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    place = rendezvous_of("one")
+    (tmp_path / "runs").write_text("a file where the folder of runs has to be: a start that is tried fails")
+    said: list[str] = []
+    link = EmbeddedLink(Config(dir=tmp_path / "runs"), "one", say=lambda slug, sentence: said.append(slug))
+    lives: list[int] = []
+
+    with otlp_server() as server:  # which does not answer who asks whether it lives
+
+        def announce() -> None:
+            lives.append(place.publish(Service(server.url, "secret", 1, str(tmp_path))))
+
+        with before("fcntl.flock", lambda *_: True, announce):  # another process starts it, and has let go of the lock
+            assert link.reach(0.0, failing_s=0.0) is None
+        for silent_s in (0.1, 30.0, 59.0):
+            assert link.reach(silent_s, failing_s=0.0) is None
+
+    link.close()
+    os.close(lives.pop())
+    assert said == []
 
 
 def test_one_that_has_ended_without_a_word_has_a_successor_soon(living: Living, tmp_path: Path) -> None:

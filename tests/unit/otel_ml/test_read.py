@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import otel_ml
 from otel_ml.exceptions import OtelMLError
+from tests.hooks import before
 
 
 def write(folder: Path, *rows: dict[str, Any], tail: str = "") -> Path:
@@ -97,6 +99,18 @@ def test_latest_is_the_run_that_was_written_to_last_whatever_the_names(
         os.utime(written, (at, at))
 
     assert otel_ml.read("latest") == {"loss": ([0], [3.0])}
+
+
+def test_a_run_is_found_while_another_one_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR", str(tmp_path))
+    write(tmp_path / "kept" / "01kept", row(1, 0, loss=3.0))
+    gone = write(tmp_path / "gone" / "01gone", row(1, 0, loss=2.0)).parent
+
+    with before("os.scandir", lambda path: str(path) == str(gone), lambda: shutil.rmtree(gone)):
+        found = otel_ml.read("latest")
+
+    assert not gone.exists()
+    assert found == {"loss": ([0], [3.0])}
 
 
 def test_a_run_is_found_by_its_name_the_newest_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,38 @@
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
 import re
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from otel_ml.wire.rendezvous import Service, rendezvous_of
+from otel_ml.wire.spool_format import SUFFIX
+from otel_ml_service.storage.database import InUseError
+from otel_ml_service.storage.journal import Journal
 from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.stored_runs.run_folders import RunFolder
+from tests.hooks import before
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import Run
+
+
+class ConsentAfter(io.StringIO):
+    """A person who says yes, after something has happened."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        super().__init__("y\n")
+        self._happens = happens
+
+    def readline(self, size: int = -1, /) -> str:
+        self._happens()
+        return super().readline(size)
 
 
 def test_gc_removes_only_what_was_asked_for_and_only_with_consent(
@@ -64,12 +84,7 @@ def test_a_run_that_goes_on_while_somebody_thinks_about_it_stays(
     run = write_run(tmp_path, "01again", digits_records(steps=2))
     services: list[Outbox] = []
 
-    class Consent(io.StringIO):
-        def readline(self, size: int = -1, /) -> str:
-            services.append(Outbox(run.database))  # a further launch of its job
-            return super().readline(size)
-
-    monkeypatch.setattr(sys, "stdin", Consent("y\n"))
+    monkeypatch.setattr(sys, "stdin", ConsentAfter(lambda: services.append(Outbox(run.database))))
     status, out, err = otel_ml("gc", "--keep", "0", "--json")
     services[0].close()
 
@@ -78,6 +93,88 @@ def test_a_run_that_goes_on_while_somebody_thinks_about_it_stays(
     assert "is not removed: it is being recorded again" in err
     assert run.database.exists()
     assert run.jsonl.exists()
+
+
+def test_a_run_that_is_not_finished_anymore_once_somebody_has_agreed_stays(
+    otel_ml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path, "01again", digits_records(steps=2))
+    opened = run.database.with_name("open")  # a further launch of its job, whose service was killed
+    monkeypatch.setattr(sys, "stdin", ConsentAfter(lambda: opened.write_text(run.id)))
+
+    status, out, err = otel_ml("gc", "--keep", "0", "--json")
+    is_there = run.jsonl.exists()
+    removed, _, _ = otel_ml("gc", "--keep", "0", "--yes", "--undelivered")
+
+    assert (status, json.loads(out)["result"]) == (1, "failed")
+    assert "is not removed: it is not finished" in err
+    assert is_there
+    assert removed == 0
+    assert not run.path.exists()
+
+
+@pytest.mark.parametrize("life", ["a service is started", "a service is found", "a process of it lives"])
+def test_a_run_that_a_job_goes_on_with_stays_though_no_service_has_its_file_open(
+    otel_ml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, life: str
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    run = write_run(tmp_path, "01again", digits_records(steps=2))
+    rendezvous = rendezvous_of(run.id)
+    handles: list[int | None] = []
+
+    def go_on() -> None:
+        if life == "a service is started":
+            handles.append(rendezvous.acquire())
+            return
+        rendezvous.create()
+        if life == "a service is found":
+            handles.append(rendezvous.publish(Service("http://127.0.0.1:1", "token", os.getpid(), str(run.path))))
+            return
+        handles.append(os.open(rendezvous.spool / f"writer-1{SUFFIX}", os.O_RDWR | os.O_CREAT, 0o600))
+        fcntl.flock(handles[-1], fcntl.LOCK_EX)
+
+    monkeypatch.setattr(sys, "stdin", ConsentAfter(go_on))
+    status, out, err = otel_ml("gc", "--keep", "0", "--undelivered", "--json")
+    is_there = run.jsonl.exists()
+    [handle] = handles
+    assert handle is not None
+    os.close(handle)
+
+    assert (status, json.loads(out)["result"]) == (1, "failed")
+    assert "is not removed: it is being recorded again" in err
+    assert is_there
+
+
+@pytest.mark.parametrize("file", ["run.db", "journal.db"])
+def test_no_service_opens_a_run_while_it_is_removed(otel_ml: Run, tmp_path: Path, file: str) -> None:
+    run = write_run(tmp_path, "01old", digits_records(steps=2))
+    path = run.database.with_name(file)
+    with closing(Journal[object](run.database.with_name("journal.db"), lambda _: None)):
+        pass
+    refused: list[InUseError] = []
+
+    def open_again() -> None:
+        try:
+            (Outbox(path) if file == "run.db" else Journal[object](path, lambda _: None)).close()
+        except InUseError as error:
+            refused.append(error)
+
+    with before("shutil.rmtree", lambda folder, *_: Path(folder) == run.path, open_again):
+        status, _, _ = otel_ml("gc", "--keep", "0", "--yes")
+
+    assert status == 0
+    assert len(refused) == 1
+    assert not run.path.exists()
+
+
+def test_gc_leaves_no_meeting_place_behind(otel_ml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    run = write_run(tmp_path, "01old", digits_records(steps=2))
+
+    otel_ml("gc", "--keep", "0", "--yes")
+
+    assert not run.path.exists()
+    assert not rendezvous_of(run.id).folder.exists()
 
 
 def test_gc_says_that_a_run_is_being_recorded(otel_ml: Run, live_run: RunFolder, tmp_path: Path) -> None:

@@ -70,6 +70,21 @@ def test_recover_of_a_run_that_another_process_recovers_says_so(tmp_path: Path) 
     assert not folder.database.exists()
 
 
+def test_recover_of_a_run_that_has_a_service_which_is_not_done_does_not_call_it_delivered(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=2))
+    run.database.with_name("open").write_text("01abc")
+    rendezvous = rendezvous_of("01abc", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    rendezvous.create()
+    service = rendezvous.publish(Announcement("http://127.0.0.1:9", "", os.getpid(), str(run.path), ("jsonl",)))
+
+    done = otel_ml(tmp_path, "recover", "01abc")
+    os.close(service)
+
+    assert done.returncode == 0, done.stderr
+    assert "is delivered" not in done.stdout
+    assert "Nothing to recover now: the service of 01abc is at work" in done.stdout
+
+
 def test_recover_delivers_the_spools_of_a_dead_job_and_says_what_it_did(tmp_path: Path) -> None:
     rendezvous = rendezvous_of("01dead", {"XDG_RUNTIME_DIR": str(tmp_path)})
     rendezvous.create()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_service.stored_runs.run_folders import RunFolder, RunNotFoundError, find
+from otel_ml_service.stored_runs.run_folders import RunFolder, RunNotFoundError, find, run_folders
+from tests.hooks import before
 from tests.recorded_run import digits_records, write_run
 
 
@@ -71,3 +72,27 @@ def test_a_run_without_lines_is_as_new_as_its_database(base: Path) -> None:
 def test_the_word_for_the_newest_run_may_be_meant(base: Path) -> None:
     with pytest.raises(RunNotFoundError, match="Did you mean 'latest'"):
         find("lates", base)
+
+
+def test_an_experiment_that_is_removed_while_runs_are_listed_is_not_among_them(tmp_path: Path) -> None:
+    kept = write_run(tmp_path, "01kept", digits_records(steps=1), experiment="kept")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+
+    with before("os.scandir", lambda path: str(path) == str(gone), gone.rmdir):
+        listed = run_folders(tmp_path)
+
+    assert not gone.exists()
+    assert listed == [kept]
+
+
+def test_a_folder_of_a_run_that_is_removed_while_it_is_measured_has_no_size(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=1))
+    size = run.size()
+    kept = run.path / "state" / "kept"
+    kept.mkdir()
+
+    with before("os.scandir", lambda path: str(path) == str(kept), kept.rmdir):
+        measured = run.size()
+
+    assert measured == size

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -70,6 +71,22 @@ def test_a_run_that_a_service_opens_while_it_is_read_is_read_on_from_jsonl(tmp_p
         else:
             with pytest.raises(RunUnreadableError, match="is being recorded"):
                 list(read)
+
+
+@pytest.mark.parametrize("read_before", [0, 1])
+def test_a_run_that_is_removed_while_it_is_read_is_not_said_to_be_recorded_or_to_be_recovered(
+    tmp_path: Path, read_before: int
+) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=2_000))
+    read = records(run)
+    for _ in range(read_before):
+        next(read)
+
+    shutil.rmtree(run.path)
+
+    with pytest.raises(RunUnreadableError, match="was removed or moved") as raised:
+        list(read)
+    assert "recover" not in str(raised.value)
 
 
 def test_a_run_that_is_made_small_while_it_is_read_gives_each_record_once(tmp_path: Path) -> None:
