@@ -237,8 +237,8 @@ class Timers:
         Args:
             names: of the timers.
             writer: not used: every backend of the run gets the values.
-            iteration: the step, None for the current one. A second call for it, as `write_to_wandb` after `write`, records
-                nothing again.
+            iteration: the step, None for the current one. A second call for it, as `write_to_wandb` after `write`,
+                records nothing again.
             normalizer: seconds are divided by it.
             reset: what is written now does not count in the next `write()`; `log()` counts for itself.
             barrier: not used.
