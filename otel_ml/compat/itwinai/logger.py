@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import otel_ml
+from otel_ml.compat.itwinai.call import Call, is_given_on
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.files import Files
 from otel_ml.compat.itwinai.gate import Gate
@@ -216,10 +217,13 @@ class Logger(LogMixin):
             LoggerContextError: a RuntimeError; there is no context.
         """
         self._require_context()
-        passing = self.passing(batch_idx)
-        if not passing:
+        self.take(Call(item, str(identifier), kind, step, kwargs), self.passing(batch_idx))
+
+    def take(self, call: Call, passing: Sequence[Logger]) -> None:
+        """Record a call that the loggers `passing` let pass, or leave it to the collection that is given it."""
+        if not passing or is_given_on(call, self.whole, passing):
             return
-        entry = passing[0].entry(item, identifier, kind, step, kwargs, passing)
+        entry = passing[0].entry(call, passing)
         for logger in passing:
             logger.observe(entry)
         record(entry, frozenset().union(*(logger.supported_kinds for logger in passing)))
@@ -259,23 +263,15 @@ class Logger(LogMixin):
             self.end()
             self._joined = None
 
-    def entry(
-        self,
-        item: Any,
-        identifier: str,
-        kind: str,
-        step: int | None,
-        options: Mapping[str, Any],
-        loggers: Sequence[Logger],
-    ) -> Entry:
+    def entry(self, call: Call, loggers: Sequence[Logger]) -> Entry:
         """Return a call of `log()` that `loggers` let pass."""
         assert self._joined is not None
         return Entry(
-            item=item,
-            identifier=str(identifier),
-            kind=kind,
-            step=counted(step),
-            options=options,
+            item=call.item,
+            identifier=call.identifier,
+            kind=call.kind,
+            step=counted(call.step),
+            options=call.options,
             joined=self._joined,
             files=self._files,
             seconds=time.monotonic() - self._begun,
