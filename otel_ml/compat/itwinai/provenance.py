@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,10 +35,14 @@ class Prov4MLLogger(Logger):
         create_graph: also write the graph.
         create_svg: also draw it, where Graphviz is installed.
         log_freq: `"epoch"`, `"batch"` or every n-th batch.
-        log_on_workers: a rank, several, or -1 for all.
+        log_on_workers: a rank, several, -1 for all, or None for none.
     """
 
     supported_kinds: ClassVar[frozenset[str]] = kinds.PROVENANCE
+    elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("yprov4ml", "mlflow", "context", "param_context"),
+        "otel_ml writes the documents itself. A context is log(…, context=…).",
+    )
 
     def __init__(
         self,
@@ -49,9 +53,11 @@ class Prov4MLLogger(Logger):
         create_graph: bool = True,
         create_svg: bool = True,
         log_freq: str | int = "epoch",
-        log_on_workers: int | Sequence[int] = 0,
+        log_on_workers: int | Sequence[int] | None = 0,
     ) -> None:
         super().__init__(provenance_save_dir, log_freq, log_on_workers, experiment_id=experiment_name)
+        self.experiment_name = experiment_name
+        self.provenance_save_dir: str = str(provenance_save_dir)
         self.prov_user_namespace = prov_user_namespace
         self.save_after_n_logs: int = max(1, int(save_after_n_logs))
         self.create_graph = create_graph
