@@ -68,7 +68,7 @@ class Timer:
     def set_elapsed(self, value: float) -> None:
         """Take a duration in seconds that was measured elsewhere, in place of what ran since the last reset.
 
-        `active_time()` stays. What is no number is reported, and not taken.
+        `active_time()` stays. What is not a number is reported, and not taken.
         """
         try:
             self._total, self._base = 0.0 + value, 0.0
