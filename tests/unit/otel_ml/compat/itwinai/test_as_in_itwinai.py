@@ -73,3 +73,14 @@ def test_an_attribute_of_the_original_that_is_not_here_says_what_to_use(
 
     assert instead in str(error.value)
     assert not hasattr(logger, "anything_else")
+
+
+def test_a_provenance_logger_takes_none_where_itwinai_documents_it(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    logger = Prov4MLLogger(provenance_save_dir=tmp_path, save_after_n_logs=None, create_graph=None, create_svg=None)
+
+    with logger.start_logging():
+        logger.log(0.5, "loss", step=0, context=None)
+        run_id = logger.run_id
+
+    assert (tmp_path / str(run_id) / "metrics" / "training" / "loss.csv").exists()
+    assert not list(tmp_path.rglob("*.dot"))
