@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from typing import Any, ClassVar, Literal
@@ -19,6 +19,7 @@ from otel_ml.compat.mlflow.open_runs import STATE
 from otel_ml.config import Config
 from otel_ml.exceptions import ConfigError
 from otel_ml.sqlite_address import sqlite_uri
+from otel_ml.warn_once import say
 
 __all__ = ["ConsoleLogger", "MLFlowLogger", "TensorBoardLogger", "WandBLogger"]
 
@@ -26,14 +27,56 @@ _log = logging.getLogger(__name__)
 
 
 class ConsoleLogger(Logger):
-    """Shows metrics as `ConsoleLogger: loss = 0.5`, with Python's logging at INFO; the run is in its folder."""
+    """Shows metrics as `ConsoleLogger: loss = 0.5`, with Python's logging at INFO; the run is in its folder.
+
+    After its context it still shows them, as in itwinai; that nothing is recorded then is reported.
+    """
 
     supported_kinds: ClassVar[frozenset[str]] = kinds.CONSOLE
+    elsewhere: ClassVar[Mapping[str, str]] = {"run_path": "the folder of the run is otel_ml.init().dir."}
+    _had_context = False
+
+    def log(
+        self,
+        item: Any,
+        identifier: str,
+        kind: str = "metric",
+        step: int | None = None,
+        batch_idx: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Log `item` under the name `identifier`; see `LogMixin.log()`.
+
+        Raises:
+            LoggerContextError: a RuntimeError; there has been no context.
+        """
+        super().log(item, identifier, kind, step, batch_idx, **kwargs)
+        if not self.is_initialized and self.should_log(batch_idx):
+            _show(item, identifier, kind)
 
     def observe(self, entry: Entry) -> None:
         """Show a metric."""
-        if entry.kind == "metric" and _log.isEnabledFor(logging.INFO) and not _is_on_device(entry.item):
-            _log.info("ConsoleLogger: %s = %s", entry.identifier, entry.item)
+        _show(entry.item, entry.identifier, entry.kind)
+
+    def part(self) -> None:
+        """Have no part in the run anymore."""
+        self._had_context = True
+        super().part()
+
+    def _require_context(self) -> None:
+        if self.is_initialized or not self._had_context:
+            super()._require_context()
+        else:
+            say(
+                "itwinai-no-context",
+                "ConsoleLogger has no context anymore: metrics are shown, and nothing is recorded. "
+                "Log inside of start_logging().",
+            )
+
+
+def _show(item: Any, identifier: str, kind: str) -> None:
+    if kind == "metric" and _log.isEnabledFor(logging.INFO) and not _is_on_device(item):
+        _log.info("ConsoleLogger: %s = %s", identifier, item)
 
 
 def _is_on_device(item: Any) -> bool:
@@ -66,7 +109,7 @@ class MLFlowLogger(Logger):
         run_description: a free text.
         run_name: display name.
         log_freq: `"epoch"`, `"batch"` or every n-th batch.
-        log_on_workers: a rank, several, or -1 for all.
+        log_on_workers: a rank, several, -1 for all, or None for none.
     """
 
     supported_kinds: ClassVar[frozenset[str]] = kinds.MLFLOW
@@ -80,7 +123,7 @@ class MLFlowLogger(Logger):
         run_description: str | None = None,
         run_name: str | None = None,
         log_freq: str | int = "epoch",
-        log_on_workers: int | Sequence[int] = 0,
+        log_on_workers: int | Sequence[int] | None = 0,
     ) -> None:
         super().__init__(savedir, log_freq, log_on_workers, experiment_id=experiment_name)
         self.mlflow = mlflow
@@ -138,12 +181,15 @@ class WandBLogger(Logger):
         savedir: folder of the files that are made of logged things.
         project_name: of the W&B project.
         log_freq: `"epoch"`, `"batch"` or every n-th batch.
-        log_on_workers: a rank, several, or -1 for all.
+        log_on_workers: a rank, several, -1 for all, or None for none.
         offline_mode: write a folder that `wandb sync` uploads.
         tags, notes, name: of the run.
     """
 
     supported_kinds: ClassVar[frozenset[str]] = kinds.WANDB
+    elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("wandb", "active_run"), "use otel_ml.compat.wandb, whose init() joins the run of the context."
+    )
     exporter: ClassVar[str | None] = "wandb"
 
     def __init__(
@@ -151,7 +197,7 @@ class WandBLogger(Logger):
         savedir: str | PathLike[str] = "mllogs",
         project_name: str | None = None,
         log_freq: str | int = "epoch",
-        log_on_workers: int | Sequence[int] = 0,
+        log_on_workers: int | Sequence[int] | None = 0,
         offline_mode: bool = False,
         *,
         name: str | None = None,
@@ -179,13 +225,16 @@ class TensorBoardLogger(Logger):
         savedir: folder of the files that are made of logged things.
         log_freq: `"epoch"`, `"batch"` or every n-th batch.
         framework: whose tensors are logged; those of either are taken.
-        log_on_workers: a rank, several, or -1 for all.
+        log_on_workers: a rank, several, -1 for all, or None for none.
 
     Raises:
         ConfigError: a ValueError; another framework.
     """
 
     supported_kinds: ClassVar[frozenset[str]] = kinds.TENSORBOARD
+    elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("writer", "tf"), "use otel_ml.compat.tensorboard.SummaryWriter, which joins the run of the context."
+    )
     exporter: ClassVar[str | None] = "tensorboard"
 
     def __init__(
@@ -193,9 +242,9 @@ class TensorBoardLogger(Logger):
         savedir: str | PathLike[str] = "mllogs",
         log_freq: str | int = "epoch",
         framework: Literal["pytorch", "tensorflow"] = "pytorch",
-        log_on_workers: int | Sequence[int] = 0,
+        log_on_workers: int | Sequence[int] | None = 0,
     ) -> None:
         super().__init__(savedir, log_freq, log_on_workers)
-        if framework.lower() not in {"pytorch", "tensorflow"}:
+        self.framework: str = framework.lower()
+        if self.framework not in {"pytorch", "tensorflow"}:
             raise ConfigError(f"framework={framework!r} was given. Expected 'pytorch' or 'tensorflow'.")
-        self.framework = framework

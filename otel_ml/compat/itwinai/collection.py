@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from otel_ml.compat.itwinai.backends import MLFlowLogger
+from otel_ml.compat.itwinai.call import Call, collecting
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.logger import Logger
 from otel_ml.exceptions import ConfigError
@@ -17,7 +19,8 @@ class LoggersCollection(Logger):
     """Logs to all of `loggers`; each one's own `log_freq` and `log_on_workers` decide.
 
     Something is recorded once, when one logger lets it pass, and then reaches all backends of the run. A logger of a
-    class of the program's, whose `log()`, `save_hyperparameters()` or context is its own, is called, as in itwinai.
+    class of the program's, whose `log()`, `save_hyperparameters()` or context is its own, is called, as in itwinai; of
+    what it gives on to its base as it is the same holds.
 
     Args:
         loggers: one of a type.
@@ -92,9 +95,12 @@ class LoggersCollection(Logger):
         Raises:
             LoggerContextError: a RuntimeError; there is no context.
         """
-        super().log(item, identifier, kind, step, batch_idx, **kwargs)
-        for logger in self.with_own("log"):
-            logger.log(item=item, identifier=identifier, kind=kind, step=step, batch_idx=batch_idx, **kwargs)
+        self._require_context()
+        call = Call(item, str(identifier), kind, step, kwargs)
+        with ExitStack() as afterwards, collecting(call, self.whole) as giving_on:
+            afterwards.callback(lambda: self.take(call, [*self.passing(batch_idx), *giving_on]))
+            for logger in self.with_own("log"):
+                logger.log(item=item, identifier=identifier, kind=kind, step=step, batch_idx=batch_idx, **kwargs)
 
     def save_hyperparameters(self, params: Mapping[str, Any]) -> None:
         """Log hyper-parameters.

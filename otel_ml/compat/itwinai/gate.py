@@ -16,7 +16,7 @@ class Gate:
 
     Attributes:
         log_freq: `"epoch"` records nothing of single batches, `"batch"` all, a number each n-th, from batch 0 on.
-        log_on_workers: a rank, several, or -1 for all.
+        log_on_workers: a rank, several, -1 for all, or None for none.
 
     Raises:
         ConfigError: a ValueError; `log_freq` is neither of the words nor a positive whole number.
@@ -30,7 +30,7 @@ class Gate:
     """
 
     log_freq: str | int = "epoch"
-    log_on_workers: int | Sequence[int] = 0
+    log_on_workers: int | Sequence[int] | None = 0
 
     def __post_init__(self) -> None:
         is_number = isinstance(self.log_freq, int) and not isinstance(self.log_freq, bool) and self.log_freq > 0
@@ -40,15 +40,20 @@ class Gate:
             )
 
     @property
+    def _chosen(self) -> Sequence[int]:
+        if self.log_on_workers is None:
+            return ()
+        return (self.log_on_workers,) if isinstance(self.log_on_workers, int) else self.log_on_workers
+
+    @property
     def has_several(self) -> bool:
         """Whether more than one worker may record."""
-        if isinstance(self.log_on_workers, int):
-            return self.log_on_workers == -1
-        return len(self.log_on_workers) > 1 or -1 in self.log_on_workers
+        chosen = self._chosen
+        return len(chosen) > 1 or -1 in chosen
 
     def lets_worker_pass(self, rank: int) -> bool:
         """Whether this worker records at all."""
-        chosen = [self.log_on_workers] if isinstance(self.log_on_workers, int) else self.log_on_workers
+        chosen = self._chosen
         return -1 in chosen or rank in chosen
 
     def lets_pass(self, rank: int, batch_idx: int | None) -> bool:

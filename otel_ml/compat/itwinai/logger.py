@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import otel_ml
+from otel_ml.compat.itwinai.call import Call, is_given_on
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.files import Files
 from otel_ml.compat.itwinai.gate import Gate
@@ -65,7 +66,7 @@ class Logger(LogMixin):
     Args:
         savedir: folder of the files that are made of logged things.
         log_freq: `"epoch"`, `"batch"` or every n-th batch.
-        log_on_workers: a rank, several, or -1 for all.
+        log_on_workers: a rank, several, -1 for all, or None for none.
         experiment_id: name of the experiment.
         run_id: of a run to continue or to attach to.
 
@@ -81,12 +82,14 @@ class Logger(LogMixin):
 
     supported_kinds: ClassVar[frozenset[str]] = NUMBERS
     exporter: ClassVar[str | None] = None
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """Attributes of itwinai's logger that are not here, and what is used instead."""
 
     def __init__(
         self,
         savedir: str | PathLike[str] = "mllogs",
         log_freq: str | int = "epoch",
-        log_on_workers: int | Sequence[int] = 0,
+        log_on_workers: int | Sequence[int] | None = 0,
         experiment_id: str | None = None,
         run_id: str | None = None,
     ) -> None:
@@ -102,6 +105,10 @@ class Logger(LogMixin):
         self._energy = Energy(())
         self._wanted_run_id = run_id
         self._collection: Logger | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        instead = self.elsewhere.get(name)
+        raise AttributeError(f"{type(self).__name__} has no {name!r}" + (f": {instead}" if instead else ""))
 
     @property
     def whole(self) -> Logger:
@@ -131,12 +138,12 @@ class Logger(LogMixin):
         self._gate = replace(self._gate, log_freq=value)
 
     @property
-    def log_on_workers(self) -> int | Sequence[int]:
+    def log_on_workers(self) -> int | Sequence[int] | None:
         """Which workers log; may be set, and counts for contexts that are created afterwards."""
         return self._gate.log_on_workers
 
     @log_on_workers.setter
-    def log_on_workers(self, value: int | Sequence[int]) -> None:
+    def log_on_workers(self, value: int | Sequence[int] | None) -> None:
         self._gate = replace(self._gate, log_on_workers=value)
 
     @contextmanager
@@ -183,9 +190,9 @@ class Logger(LogMixin):
             LoggerContextError: a RuntimeError; there is no context.
         """
         self._require_context()
-        self.is_initialized = False
-        if self._joined is not None:
-            self.part()
+        had_joined = self.has_joined
+        self.part()
+        if had_joined:
             SESSION.leave()
 
     @property
@@ -216,10 +223,13 @@ class Logger(LogMixin):
             LoggerContextError: a RuntimeError; there is no context.
         """
         self._require_context()
-        passing = self.passing(batch_idx)
-        if not passing:
+        self.take(Call(item, str(identifier), kind, step, kwargs), self.passing(batch_idx))
+
+    def take(self, call: Call, passing: Sequence[Logger]) -> None:
+        """Record a call that the loggers `passing` let pass, or leave it to the collection that is given it."""
+        if not passing or is_given_on(call, self.whole, passing):
             return
-        entry = passing[0].entry(item, identifier, kind, step, kwargs, passing)
+        entry = passing[0].entry(call, passing)
         for logger in passing:
             logger.observe(entry)
         record(entry, frozenset().union(*(logger.supported_kinds for logger in passing)))
@@ -259,23 +269,15 @@ class Logger(LogMixin):
             self.end()
             self._joined = None
 
-    def entry(
-        self,
-        item: Any,
-        identifier: str,
-        kind: str,
-        step: int | None,
-        options: Mapping[str, Any],
-        loggers: Sequence[Logger],
-    ) -> Entry:
+    def entry(self, call: Call, loggers: Sequence[Logger]) -> Entry:
         """Return a call of `log()` that `loggers` let pass."""
         assert self._joined is not None
         return Entry(
-            item=item,
-            identifier=str(identifier),
-            kind=kind,
-            step=counted(step),
-            options=options,
+            item=call.item,
+            identifier=call.identifier,
+            kind=call.kind,
+            step=counted(call.step),
+            options=call.options,
             joined=self._joined,
             files=self._files,
             seconds=time.monotonic() - self._begun,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +17,9 @@ from otel_ml.compat.itwinai.session import Joined
 from otel_ml.warn_once import reporter
 
 __all__ = ["Prov4MLLogger"]
+
+
+_SAVE_AFTER = 100
 
 
 class Prov4MLLogger(Logger):
@@ -35,27 +38,33 @@ class Prov4MLLogger(Logger):
         create_graph: also write the graph.
         create_svg: also draw it, where Graphviz is installed.
         log_freq: `"epoch"`, `"batch"` or every n-th batch.
-        log_on_workers: a rank, several, or -1 for all.
+        log_on_workers: a rank, several, -1 for all, or None for none.
     """
 
     supported_kinds: ClassVar[frozenset[str]] = kinds.PROVENANCE
+    elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("yprov4ml", "mlflow", "context", "param_context"),
+        "otel_ml writes the documents itself. A context is log(…, context=…).",
+    )
 
     def __init__(
         self,
         prov_user_namespace: str = "www.example.org",
         experiment_name: str | None = None,
         provenance_save_dir: str | PathLike[str] = "mllogs/prov_logs",
-        save_after_n_logs: int = 100,
-        create_graph: bool = True,
-        create_svg: bool = True,
+        save_after_n_logs: int | None = _SAVE_AFTER,
+        create_graph: bool | None = True,
+        create_svg: bool | None = True,
         log_freq: str | int = "epoch",
-        log_on_workers: int | Sequence[int] = 0,
+        log_on_workers: int | Sequence[int] | None = 0,
     ) -> None:
         super().__init__(provenance_save_dir, log_freq, log_on_workers, experiment_id=experiment_name)
+        self.experiment_name = experiment_name
+        self.provenance_save_dir: str = str(provenance_save_dir)
         self.prov_user_namespace = prov_user_namespace
-        self.save_after_n_logs: int = max(1, int(save_after_n_logs))
-        self.create_graph = create_graph
-        self.create_svg = create_svg
+        self.save_after_n_logs: int = max(1, int(_SAVE_AFTER if save_after_n_logs is None else save_after_n_logs))
+        self.create_graph: bool = bool(create_graph)
+        self.create_svg: bool = bool(create_svg)
         self._document: Document | None = None
         self._buffer: Buffer | None = None
         self._folder = Path(provenance_save_dir)
@@ -71,7 +80,7 @@ class Prov4MLLogger(Logger):
         """Note what is logged."""
         if self._document is None or self._buffer is None:
             return
-        context = str(entry.options.get("context", "training"))
+        context = str(entry.options.get("context") or "training")
         if entry.kind == "metric":
             self._buffer.note(Noted(context, entry.identifier, entry.step, entry.item))
         else:

@@ -66,8 +66,23 @@ __all__ = [
     "warning_filter",
 ]
 
+_GIVEN = "Give what was computed to TrainingLog.log()."
+_LOOKED_FOR = "The service looks for slow ranks by itself: otel-ml why."
+
 NOT_HERE: Mapping[str, str] = {
     "TimerBase": "Timer and DummyTimer have the same methods, and no class above them.",
+    "get_timers": "Make one Timers, and pass it on: there are no global variables.",
+    "get_tensorboard_writer": "TrainingLog and otel_ml.log() write to every backend.",
+    "get_wandb_writer": "TrainingLog and otel_ml.log() write to every backend.",
+    "get_one_logger": "Run and service keep what one-logger tracks: otel-ml show.",
+    "get_energy_monitor": _GIVEN,
+    "report_memory": "LoggerConfig(log_memory_to_tensorboard=True) records it.",
+    "report_theoretical_memory": "Log what Megatron's own computes, by otel_ml.log_params().",
+    "report_throughput": "LoggerConfig(log_throughput_to_tensorboard=True) records it.",
+    "report_runtime": "LoggerConfig(log_runtime_to_tensorboard=True) records it.",
+    "report_l2_norm_grad": _GIVEN,
+    "StragglerDetector": _LOOKED_FOR,
+    "NVRxStragglerDetectionManager": _LOOKED_FOR,
 }
 """Names of the original that are not here, and what is used instead."""
 

@@ -113,8 +113,14 @@ class CallbackManager:
         return VALID_EVENTS
 
     def add(self, callback: Callback | list[Callback]) -> None:
-        """Register the methods that an object, or each of a list, has beyond those of `Callback`."""
+        """Register the methods that an object, or each of a list, has beyond those of `Callback`.
+
+        Raises:
+            ConfigError: a class was given.
+        """
         for one in callback if isinstance(callback, list) else [callback]:
+            if isinstance(one, type):
+                raise ConfigError(f"The class {one.__name__} was given to add(): expected an object, {one.__name__}().")
             for event, registered in self._registered.items():
                 method = getattr(one, event, None)
                 if method is not None and getattr(method, "__func__", None) is not getattr(Callback, event):

@@ -56,7 +56,7 @@ class LoggerConfig:
         log_interval: iterations between two lines on the console.
         log_params_norm: record the norm of the parameters that `TrainingLog.log()` is given.
         log_throughput: show and record TFLOP/s per GPU, from the operations that `TrainingLog.log()` is given.
-        log_throughput_to_tensorboard: record batches, samples and tokens per second over a window.
+        log_throughput_to_tensorboard: record them, and batches, samples and tokens per second over a window.
         throughput_window_size: its iterations.
         log_progress: `progress_log()` writes `progress.txt`.
         timing_log_level: of `Timers`: 0 to 2, -1 is off.
@@ -88,7 +88,7 @@ class LoggerConfig:
         set_level_for_all_loggers: see `setup_logging()`.
         log_energy: record energy and power per GPU, from the joules that `TrainingLog.log()` is given.
         save_config_filepath: write the configuration there, as YAML.
-        skip_train_metrics_log: record no metrics of training; validation and timers are.
+        skip_train_metrics_log: record no metrics of training; validation and timers are, and the line is printed.
         mlflow_experiment: set: MLflow is among the backends, and this is the experiment.
         mlflow_run_name: display name of the run.
         mlflow_tags: of the run.

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.megatron import distributed
 from otel_ml.compat.megatron.names import published
 from otel_ml.compat.megatron.timer_text import text_of
@@ -67,9 +68,14 @@ class Timer:
     def set_elapsed(self, value: float) -> None:
         """Take a duration in seconds that was measured elsewhere, in place of what ran since the last reset.
 
-        `active_time()` stays.
+        `active_time()` stays. What is not a number is reported, and not taken.
         """
-        self._total, self._base = value, 0.0
+        try:
+            self._total, self._base = 0.0 + value, 0.0
+        except TypeError:
+            given = safe_repr(value, 40)
+            _say_wrong(self.name, f"given set_elapsed({given}), expected seconds", "It keeps its own: give it a number")
+            return
         self._marks.clear()
 
     def reset(self) -> None:
@@ -98,7 +104,7 @@ class Timer:
             self._marks.update(dict.fromkeys((reader, *self._followers), self._total))
         else:
             self._followers.add(reader)
-        return max(seconds, 0.0)
+        return seconds
 
     def _take(self, now: float) -> None:
         if self._began is not None:
@@ -231,14 +237,15 @@ class Timers:
         Args:
             names: of the timers.
             writer: not used: every backend of the run gets the values.
-            iteration: the step. A second call for it (`write_to_wandb` after `write`) records nothing again.
+            iteration: the step, None for the current one. A second call for it, as `write_to_wandb` after `write`,
+                records nothing again.
             normalizer: seconds are divided by it.
             reset: what is written now does not count in the next `write()`; `log()` counts for itself.
             barrier: not used.
         """
         del writer
         _say_no_barrier(barrier)
-        new = [name for name in names if self._written.get(name) != iteration]
+        new = [name for name in names if iteration is None or self._written.get(name) != iteration]
         values = {
             f"{published(name)}-time": value
             for name, value in self._seconds(new, "write", normalizer, reset)
@@ -255,16 +262,23 @@ class Timers:
     def _seconds(
         self, names: Iterable[str] | None, reader: str, normalizer: float, reset: bool
     ) -> list[tuple[str, float]]:
-        if not normalizer > 0:
+        if not _is_above_0(normalizer):
             say(
                 "compat-megatron",
                 f"Timers were given normalizer={normalizer!r}, expected a number above 0. Their times are not divided; "
                 "pass the iterations since the last report.",
             )
             normalizer = 1.0
-        chosen = self._timers if names is None else names
+        chosen = dict.fromkeys(self._timers if names is None else names)  # read twice, it would have no time left
         known = [(name, self._timers[name]) for name in chosen if name in self._timers]
         return [(name, timer.since(reader, reset=reset) / normalizer) for name, timer in known]
+
+
+def _is_above_0(number: Any) -> bool:
+    try:
+        return bool(number > 0)
+    except TypeError:
+        return False
 
 
 def _say_no_barrier(asked: bool) -> None:

@@ -17,6 +17,7 @@ from otel_ml.compat.megatron.console_line import Interval, console_line, validat
 from otel_ml.compat.megatron.names import published, published_names
 from otel_ml.compat.megatron.rates import Spent, Throughput, runtime
 from otel_ml.compat.megatron.timers import Timers
+from otel_ml.compat.tracking.step_axes import WITHIN
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.integrations.several_numbers import as_one
 from otel_ml.warn_once import say
@@ -103,6 +104,7 @@ class TrainingLog:
         *,
         learning_rate: float | None = None,
         global_batch_size: int | None = None,
+        micro_batch_size: int | None = None,
         consumed_samples: int | None = None,
         skipped_samples: int = 0,
         loss_scale: float | None = None,
@@ -119,11 +121,12 @@ class TrainingLog:
             losses: name → value, reduced over the data-parallel ranks already; `lm loss` is published as `lm_loss`.
                 Of a list or an array it is the mean.
             learning_rate: the largest of all ranks is recorded; a rank without one leaves it out.
-            global_batch_size: samples of the iteration.
+            global_batch_size: samples of the iteration; of one that is logged again the last values count.
+            micro_batch_size: samples of a micro-batch, recorded with the throughput.
             consumed_samples: so far; losses and the rest are recorded against it too, as `samples/<name>`.
             skipped_samples: so far.
             loss_scale: of mixed precision.
-            is_skipped: the optimizer left the iteration out.
+            is_skipped: the optimizer left the iteration out: its losses are in no backend and in no mean.
             flops: floating-point operations of the iteration, on all GPUs.
             joules: this GPU's, of the iteration.
             l2_norm_grad: parameter → norm of its gradient; `global` is that of all.
@@ -151,7 +154,7 @@ class TrainingLog:
         optional["world-size"] = self._if("log_world_size_to_tensorboard", self._world_size)
         optional["skipped-train-samples"] = skipped_samples or None
         values |= {name: value for name, value in optional.items() if value is not None}
-        values |= self._rates(iteration, consumed_samples, global_batch_size)
+        values |= self._rates(iteration, consumed_samples, (global_batch_size, micro_batch_size))
         if self._config.log_l2_norm_grad_to_tensorboard and l2_norm_grad:
             values |= {f"l2_norm/grad/{published(name)}": value for name, value in l2_norm_grad.items()}
         if not self._config.skip_train_metrics_log and iteration % self._config.tensorboard_log_interval == 0:
@@ -162,26 +165,38 @@ class TrainingLog:
             self._show(iteration, shown, learning_rate, consumed_samples, skipped_samples)
 
     @reports_unrecordable
-    def validation(self, iteration: int, losses: Mapping[str, float], *, prefix: str | None = None) -> None:
-        """Record `<loss>_validation`, its perplexity where the configuration says so, and print a line."""
+    def validation(
+        self,
+        iteration: int,
+        losses: Mapping[str, float],
+        *,
+        prefix: str | None = None,
+        consumed_samples: int | None = None,
+    ) -> None:
+        """Record `<loss>_validation`, its perplexity where the configuration says so, and print a line.
+
+        With `consumed_samples` against samples, too.
+        """
         # Megatron's bound: of any loss above 20 it shows e²⁰.
         perplexities = {name: math.exp(min(value, 20.0)) for name, value in losses.items()}  # NaN stays: it is not less
         values = {f"{name} validation": value for name, value in losses.items()}
         if self._config.log_validation_ppl_to_tensorboard:
             values |= {f"{name} validation ppl": value for name, value in perplexities.items()}
-        otel_ml.log(published_names(values), step=iteration)
+        _record_row(published_names(values), iteration, consumed_samples)
         line = validation_line(prefix or f"iteration {iteration}", losses, perplexities)
         self._print(lambda _: line, {})
 
     def _if(self, field: str, value: Any) -> Any:
         return value if not field or getattr(self._config, field) else None
 
-    def _rates(self, iteration: int, samples: int | None, batch: int | None) -> dict[str, Any]:
+    def _rates(self, iteration: int, samples: int | None, batches: tuple[int | None, int | None]) -> dict[str, Any]:
         config, found = self._config, dict[str, Any]()
         if config.log_throughput_to_tensorboard and samples is not None:
             found |= self._throughput.rates(self._last_at, samples, self._seq_length, self._world_size)
-            found |= {"throughput/global_batch_size": batch} if batch is not None else {}
-        if config.log_throughput and (per_second := self._row.flops.per_second) is not None:
+            sizes = zip(("throughput/global_batch_size", "throughput/micro_batch_size"), batches, strict=True)
+            found |= {name: size for name, size in sizes if size is not None}
+        is_wanted = config.log_throughput or config.log_throughput_to_tensorboard
+        if is_wanted and (per_second := self._row.flops.per_second) is not None:
             found["throughput/tflops"] = per_second / 1e12
             found["throughput/tflops/device"] = found["throughput/tflops"] / self._world_size
         if config.log_runtime_to_tensorboard:
@@ -202,18 +217,14 @@ class TrainingLog:
         consumed_samples: int | None,
     ) -> None:
         config, (row, self._row) = self._config, (self._row, _Since())
-        otel_ml.log(values, step=iteration)
         largest = {} if learning_rate is None else {"learning-rate": learning_rate}
         if config.log_memory_to_tensorboard and iteration % (config.log_memory_interval or 1) == 0:
             largest |= _device_memory(config.memory_keys, with_used=config.log_device_memory_used)
-        if largest:
-            otel_ml.log(largest, step=iteration, reduce="max")
+        _record_row(values, iteration, consumed_samples, largest)
         if config.log_energy and (power := row.joules.per_second) is not None:
-            otel_ml.log({"iter-energy/gpu": row.joules.per_iteration, "power/gpu": power}, step=iteration)
+            _record_row({"iter-energy/gpu": row.joules.per_iteration, "power/gpu": power}, iteration)
         if config.log_timers_to_tensorboard and self._timers is not None:
             self._timers.write(list(self._timers.names), None, iteration, normalizer=row.iterations)
-        if consumed_samples is not None:
-            otel_ml.log({**values, **largest}, step=int(consumed_samples), axis=SAMPLES_AXIS)
 
     def _show(
         self,
@@ -269,6 +280,17 @@ class TrainingLog:
         # As Megatron, on the last rank, which has the losses where there is a pipeline.
         if distributed.rank() == distributed.world_size() - 1:
             self._console.print(line, values)
+
+
+def _record_row(
+    values: Mapping[str, Any], iteration: int, samples: int | None = None, largest: Mapping[str, Any] | None = None
+) -> None:
+    """Record values against iterations, and against samples where they are known; of `largest` the ranks' largest."""
+    otel_ml.log(values, step=iteration, within=WITHIN)
+    if largest:
+        otel_ml.log(largest, step=iteration, reduce="max", within=WITHIN)
+    if samples is not None:
+        otel_ml.log({**values, **(largest or {})}, step=int(samples), axis=SAMPLES_AXIS, within=WITHIN)
 
 
 def _one(value: Any, form: str) -> str | None:

@@ -117,7 +117,7 @@ class Timer:
 
     @contextmanager
     def time(self, label: str, should_log: bool = True) -> Iterator[None]:
-        """Measure a `with` block, also where it raises; timers inside nest under its span.
+        """Measure a `with` block, also where it raises; timers inside nest under its span, one of its own label, too.
 
         Raises:
             ValueError: `label` is being measured by `start()`.

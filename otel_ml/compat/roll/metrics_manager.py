@@ -58,11 +58,12 @@ class MetricsManager:
         """Add `system/global_step`, `batch_size`, `samples`, and tokens/s of each timer; per GPU and per DP rank."""
         system = {"global_step": global_step, "batch_size": batch_size, "samples": (global_step + 1) * batch_size}
         self.metrics.update({f"system/{name}": value for name, value in system.items()})
+        of_job, of_cluster = {"gpu": "num_gpus"}, {"gpu": "world_size", "dp": "dp_size"}
         places = {
-            "tps": ("system/tps", resource_manager),
-            "actor_infer": ("system/actor_infer/tps", actor_infer),
-            "actor_infer_response": ("system/actor_infer/response/tps", actor_infer),
-            "actor_train": ("system/actor_train/tps", actor_train),
+            "tps": ("system/tps", resource_manager, of_job),
+            "actor_infer": ("system/actor_infer/tps", actor_infer, of_cluster),
+            "actor_infer_response": ("system/actor_infer/response/tps", actor_infer, of_cluster),
+            "actor_train": ("system/actor_train/tps", actor_train, of_cluster),
         }
         for name, timer in self.timers.items():
             throughput = getattr(timer, "mean_throughput", None)
@@ -71,10 +72,9 @@ class MetricsManager:
             self.metrics["system/tps" if name == "tps" else f"system/{name}/tps"] = throughput
             if hasattr(timer, "mean"):
                 self.metrics[f"system/time/{name}_mean"] = timer.mean
-            title, owner = places.get(name, ("", None))
-            for suffix, attributes in (("gpu", ("num_gpus", "world_size")), ("dp", ("dp_size",))):
-                count = next((getattr(owner, a) for a in attributes if getattr(owner, a, None)), None)
-                if count:
+            title, owner, counts = places.get(name, ("", None, {}))
+            for suffix, attribute in counts.items():
+                if count := getattr(owner, attribute, None):
                     self.metrics[f"{title}_{suffix}"] = throughput / count
 
     def add_timer_metrics(self, timer_dict: Mapping[str, Any]) -> None:
@@ -109,7 +109,10 @@ class MetricsManager:
         actor_infer: Any = None,
         actor_train: Any = None,
     ) -> None:
-        """Add the families system, tokens and values, and groups where a prompt has several samples."""
+        """Add the families system, tokens and values, and groups where a prompt has several samples.
+
+        `num_return_sequences` of the batch's `generation_config` says how many these are, else `n_sample`.
+        """
         size = len(batch.batch["scores"])
         self.add_system_metrics(global_step, size, resource_manager, actor_infer, actor_train)
         self.add_token_metrics(batch)

@@ -7,9 +7,15 @@ import numbers
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, is_dataclass
+from datetime import date, time
+from enum import Enum
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.warn_once import reporter
 
@@ -27,19 +33,28 @@ class FileLogger:
         self.project_name = project_name
         self.experiment_name = experiment_name
         self.filepath: str = os.environ.get("VERL_FILE_LOGGER_PATH") or _default_path(project_name, experiment_name)
+        self._is_closed = False
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="otel_ml-verl-file")
         print(f"Creating file logger at {os.path.abspath(self.filepath)}")  # noqa: PTH100, T201 (verl's own line)
         self._writer.submit(_append, Path(self.filepath), "")
 
     @reports_unrecordable
     def log(self, data: Mapping[str, Any], step: Any) -> None:
-        """Write a step."""
+        """Write a step; what JSON cannot hold is left out, which is reported."""
+        if self._is_closed:
+            raise ValueError("finish() has closed its file")
         known = {name: _json_value(value) for name, value in data.items() if _is_readable(value)}
+        if len(known) < len(data):
+            left_out = ", ".join(safe_repr(name, 40) for name in data if name not in known)
+            not_kept(
+                f"FileLogger.log({left_out})", "JSON has no such values: its file is without them.", "FileLogger.log"
+            )
         line = json.dumps({"step": _json_value(step), "data": known}) + "\n"
         self._writer.submit(_append, Path(self.filepath), line)
 
     def finish(self) -> None:
         """Wait until all lines are written."""
+        self._is_closed = True
         self._writer.shutdown()
 
 
@@ -74,6 +89,19 @@ def _json_value(value: Any) -> Any:
         return {str(key): _json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json_value(item) for item in value]
+    if isinstance(value, (Enum, UUID, date, time)) or (is_dataclass(value) and not isinstance(value, type)):
+        return _json_value(_as_orjson_has(value))
     device = getattr(value, "device", "cpu")
     is_here = getattr(device, "type", device) == "cpu"
     return _json_value(value.tolist()) if is_here and hasattr(value, "tolist") else None
+
+
+def _as_orjson_has(value: Any) -> Any:
+    """Return what the library with which verl writes takes, and Python's does not, as that library writes it."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    return {one.name: getattr(value, one.name) for one in fields(value)}

@@ -13,7 +13,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
-from otel_ml.compat.verl.backends import CONSOLE, EXPORTERS, FILE, SUPPORTED, exporters
+from otel_ml.compat.verl.backends import CONSOLE, EXPORTERS, FILE, SUPPORTED, exporters, say_what_is_set_elsewhere
 from otel_ml.compat.verl.file_logger import FileLogger
 from otel_ml.integrations.several_numbers import as_one
 
@@ -45,6 +45,7 @@ class Tracking:
             if backend not in EXPORTERS and backend != CONSOLE:
                 known = ", ".join(sorted([CONSOLE, *EXPORTERS]))
                 not_kept(f"Tracking(default_backend={backend!r})", f"no exporter writes there. There are: {known}.")
+        say_what_is_set_elsewhere(chosen, config)
         self._joins = RUNTIME.is_chosen
         if self._joins:
             self._run = otel_ml.init()
@@ -136,6 +137,6 @@ def _logger_name(backend: str) -> str:
 
 def _print_line(values: Mapping[str, Any], step: Any) -> None:
     """Print verl's line of a step; a tensor is left out: printing one that is on a device would wait for it."""
-    shown = [f"{key}:{value}" for key, value in values.items() if isinstance(value, numbers.Real)]
+    shown = [f"{key}:{value!s}" for key, value in values.items() if isinstance(value, numbers.Number)]
     # Flushed, as verl's: where stdout is a file, the last lines of a job that is killed are what one looks for.
     print(" - ".join([f"step:{step}", *shown]), flush=True)  # noqa: T201 (what the backend is for)

@@ -317,6 +317,40 @@ def test_the_file_has_null_where_verls_has_it(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("backend", "variable", "said"),
+    [
+        ("tensorboard", "TENSORBOARD_DIR", "below OTEL_ML_DIR"),
+        ("swanlab", "SWANLAB_LOG_DIR", "below OTEL_ML_DIR"),
+        ("swanlab", "SWANLAB_MODE", "swanlab sync"),
+        ("mlflow", "MLFLOW_RUN_ID", "otel_ml.init(id=…)"),
+    ],
+)
+def test_a_variable_of_verls_that_is_not_read_is_said_where_its_backend_is_chosen(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch, backend: str, variable: str, said: str
+) -> None:
+    otel_ml.init()
+    monkeypatch.setenv(variable, "elsewhere")
+
+    Tracking("grpo", "dev", default_backend="console")
+    assert not captured.notices
+    Tracking("grpo", "dev", default_backend=backend)
+
+    [notice] = captured.notices
+    assert variable in notice
+    assert said in notice
+
+
+@pytest.mark.parametrize("config", [{"trainer": {"wandb_proxy": "http://proxy:8080"}}, {"trainer": None}, {}, [1]])
+def test_a_proxy_for_wandb_is_said_to_be_set_where_the_service_runs(captured: Capture, config: Any) -> None:
+    otel_ml.init()
+
+    Tracking("grpo", "dev", default_backend="wandb", config=config)
+
+    asked = isinstance(config, dict) and bool(config.get("trainer"))
+    assert any("wandb_proxy" in notice and "HTTPS_PROXY" in notice for notice in captured.notices) is asked
+
+
 def test_a_line_on_the_console_is_there_before_the_next_step(tmp_path: Path) -> None:
     """Where stdout is a file, a job that is killed loses what was not flushed."""
     program = (

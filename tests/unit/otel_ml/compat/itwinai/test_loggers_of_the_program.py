@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import pytest
+
 from otel_ml.compat.itwinai import ConsoleLogger, EmptyLogger, Logger, LoggersCollection, TensorBoardLogger
 from otel_ml.testing import Capture
 from tests.unit.otel_ml.compat.recorded import params
@@ -121,3 +124,81 @@ def test_a_collection_in_a_collection_logs_on_the_workers_that_its_loggers_name(
 
     assert {point.name: point.value for point in otel_ml_capture.points} == {"loss": 0.5}
     assert not inner.is_initialized
+
+
+class Counting(TensorBoardLogger):
+    """Counts, and gives on to its base what it was given, some of it by other names."""
+
+    def __init__(self, fails: bool = False) -> None:
+        super().__init__(log_freq="batch")
+        self.counted = 0
+        self.fails = fails
+
+    def log(
+        self,
+        item: Any,
+        identifier: str,
+        kind: str = "metric",
+        step: int | None = None,
+        batch_idx: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.counted += 1
+        super().log(item, identifier, kind, step, batch_idx)
+        if self.fails:
+            raise RuntimeError("no room")
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_a_logger_gives_on_as_it_is_is_recorded_once(otel_ml_capture: Capture, nested: bool) -> None:
+    own = Counting()
+    logger = LoggersCollection([ConsoleLogger(), LoggersCollection([own]) if nested else own])
+
+    with logger.start_logging():
+        logger.log("the first digits", "note", kind="text", step=0)
+        logger.log(np.zeros((4, 4, 3)), "digit", kind="image", step=0, more=1)
+        logger.log("a batch", "note", kind="text", step=1, batch_idx=3)
+
+    of = [(event.kind, event.name, event.step) for event in otel_ml_capture.events if event.kind != "ml.params"]
+    assert sorted(of) == [("ml.image", "digit", 0), ("ml.text", "note", 0), ("ml.text", "note", 1)]
+    assert own.counted == 3
+    assert not otel_ml_capture.notices
+
+
+def test_a_logger_that_raises_after_its_base_costs_nothing_of_what_the_others_record(otel_ml_capture: Capture) -> None:
+    logger = LoggersCollection([ConsoleLogger(), Counting(fails=True)])
+
+    with logger.start_logging(), pytest.raises(RuntimeError, match="no room"):
+        logger.log(0.5, "loss", step=1)
+
+    assert otel_ml_capture.values("loss") == [0.5]
+
+
+class Twice(TensorBoardLogger):
+    """Gives the same to its base twice, as a program may that wants two."""
+
+    def log(self, item: Any, identifier: str, *arguments: Any, **keywords: Any) -> None:
+        for _ in range(2):
+            super().log(item, identifier, *arguments, **keywords)
+
+
+class Whole(LoggersCollection):
+    """A collection whose verb is the program's own."""
+
+    def log(self, item: Any, identifier: str, *arguments: Any, **keywords: Any) -> None:
+        super().log(item, identifier, *arguments, **keywords)
+
+
+def test_what_a_logger_gives_on_twice_is_recorded_twice(otel_ml_capture: Capture) -> None:
+    with LoggersCollection([ConsoleLogger(), Twice()]).start_logging() as logger:
+        logger.log("x", "note", kind="text", step=0)
+
+    assert [event.name for event in otel_ml_capture.events if event.kind == "ml.text"] == ["note", "note"]
+
+
+def test_a_collection_of_the_programs_own_in_a_collection_records_once(otel_ml_capture: Capture) -> None:
+    with LoggersCollection([ConsoleLogger(), Whole([TensorBoardLogger()])]).start_logging() as logger:
+        logger.log("x", "note", kind="text", step=0)
+
+    assert [event.name for event in otel_ml_capture.events if event.kind == "ml.text"] == ["note"]
+    assert not otel_ml_capture.notices

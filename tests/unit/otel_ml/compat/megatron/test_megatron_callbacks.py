@@ -86,3 +86,12 @@ def test_a_list_becomes_a_manager_and_a_manager_stays() -> None:
 def test_every_event_is_a_method_of_callback() -> None:
     assert len(VALID_EVENTS) == 14
     assert all(callable(getattr(Callback, event)) for event in VALID_EVENTS)
+
+
+def test_a_class_in_place_of_its_object_is_refused_where_it_is_added() -> None:
+    class Told(Callback):
+        def on_train_start(self, context: CallbackContext) -> None:
+            raise NotImplementedError
+
+    with pytest.raises(ConfigError, match=r"Told was given.*expected an object"):
+        CallbackManager().add(Told)  # type: ignore[arg-type]

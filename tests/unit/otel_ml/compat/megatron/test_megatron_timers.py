@@ -7,9 +7,11 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import otel_ml
 from otel_ml.compat.megatron import DummyTimer, Timer, Timers, across_ranks_string
 from otel_ml.exceptions import ConfigError
 from otel_ml.testing import Capture, capture
@@ -319,3 +321,59 @@ def test_a_timer_that_was_given_an_odd_duration_measures_again_after_a_reset(odd
     timer.set_elapsed(odd)
     timer.set_elapsed(2.0)
     assert timer.elapsed() == 2.0
+
+
+def test_a_timer_that_is_named_twice_is_in_the_report_once_with_its_time() -> None:
+    timers = Timers(2, "max")
+    ran(timers, "optimizer", 0.5)
+
+    text = timers.get_all_timers_string(["optimizer", "optimizer"])
+
+    assert text is not None
+    assert text.count("optimizer") == 1
+    assert text.endswith(": 500.00")
+
+
+def test_a_duration_that_was_given_is_what_is_read_also_where_it_is_below_zero() -> None:
+    timer = Timers(2, "max")("clock-offset")
+    timer.set_elapsed(-3.5)
+
+    assert [timer.elapsed(reset=False), timer.elapsed(), timer.elapsed()] == [-3.5, -3.5, 0.0]
+
+
+def test_timers_are_written_at_the_current_step_where_no_iteration_is_given(captured: Capture) -> None:
+    timers = Timers(2, "max")
+    for step, seconds in enumerate((0.5, 0.75)):
+        otel_ml.set_step(step)
+        ran(timers, "optimizer", seconds)
+        timers.write(["optimizer"], None, None)  # type: ignore[arg-type]
+
+    assert captured.values("optimizer-time") == [0.5, 0.75]
+
+
+@pytest.mark.parametrize("normalizer", [None, "2"])
+def test_a_normalizer_that_is_no_number_is_said_and_the_times_are_not_divided(
+    normalizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    timers = Timers(2, "max")
+    ran(timers, "optimizer", 0.5)
+
+    text = timers.get_all_timers_string(normalizer=normalizer)
+
+    assert text is not None
+    assert text.endswith(": 500.00")
+    assert f"normalizer={normalizer!r}" in caplog.text
+
+
+@pytest.mark.parametrize("value", [None, "1"])
+def test_a_duration_that_is_no_number_is_said_and_the_timer_keeps_its_own(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    timer = Timers(2, "max")("optimizer")
+    timer.set_elapsed(0.5)
+    timer.set_elapsed(value)
+    timer.start()
+    timer.stop()
+
+    assert timer.elapsed() == pytest.approx(0.5, abs=0.2)
+    assert f"set_elapsed({value!r})" in caplog.text
