@@ -105,6 +105,7 @@ class RunPrinter:
         """Print how the run went: a process may have had several.
 
         Args:
+            line: from how it ended on.
             run: the service's account of it, which knows what the process that began it has called it.
         """
         self.console.line(f"run {self._called(run)} {line}")

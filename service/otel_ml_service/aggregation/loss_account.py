@@ -175,8 +175,9 @@ def _say_unknown(run: RunState) -> None:
     if concerned:
         run.output.say(
             "never-arrived",
-            f"{plural(sum(untold.values()), 'message')} of {_names(concerned)} never arrived, though later ones did. What "
-            "was in there nobody knows: the process ended before it said how much it had sent. Values may be missing.",
+            f"{plural(sum(untold.values()), 'message')} of {_names(concerned)} never arrived, though later ones did. "
+            "Nobody knows what was in there: the process ended before it said how much it had sent. "
+            "Values may be missing.",
         )
 
 
