@@ -131,15 +131,15 @@ def _is_gone(descriptor: int) -> bool:
     return False
 
 
-def started_line(experiment: str, name: str, where: str, exporters: tuple[str, ...]) -> str:
+def started_line(called: str, where: str, exporters: tuple[str, ...]) -> str:
     """Return the line at the start.
 
     Examples:
-        >>> started_line("digits", "calm-dune-421", "./otel-ml-runs/digits/01JX", ("tensorboard", "jsonl"))
+        >>> started_line("digits/calm-dune-421", "./otel-ml-runs/digits/01JX", ("tensorboard", "jsonl"))
         'run digits/calm-dune-421 → ./otel-ml-runs/digits/01JX  (tensorboard, jsonl)'
     """
     shown = f"  ({', '.join(exporters)})" if exporters else ""
-    return f"run {experiment}/{name} → {where}{shown}"
+    return f"run {called} → {where}{shown}"
 
 
 def page_line(address: str) -> str:

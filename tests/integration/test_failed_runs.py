@@ -56,7 +56,7 @@ def test_a_run_that_failed_says_which_rank_failed_first_at_which_step_and_with_w
 
     said = [line for line in errors.splitlines() if line.startswith("otel_ml: ")]
     assert sum("Rank 1 failed at step 5: KeyError: 5 (program_0.py:6 in broken)." in line for line in said) == 1
-    assert said[-1].startswith("otel_ml: failed. 3 processes")
+    assert said[-1].startswith("otel_ml: run exp/job failed. 3 processes")
     shown = " ".join(otel_ml(tmp_path, "why", "latest").split())
     assert shown.startswith("Rank 1 failed at step 5: KeyError: 5 (program_0.py:6 in broken) ")
     assert "later: Rank 0 failed at step 5: TimeoutError: rank 0 waited for the others" in shown

@@ -73,7 +73,7 @@ def test_a_job_of_a_fifth_of_a_second_delivers_and_says_so(tmp_path: Path) -> No
     _, errors = run(SHORT, environment(tmp_path), tmp_path)
 
     assert errors.splitlines()[-1].startswith(
-        "otel_ml: finished. 1 process, 4 values recorded, 4 delivered, 0 lost. "
+        "otel_ml: run short/one finished. 1 process, 4 values recorded, 4 delivered, 0 lost. "
     ), errors
     assert delivered(tmp_path / "runs" / "short" / "one") == [0.0, 1.0, 2.0, 3.0]
 
@@ -82,7 +82,7 @@ def test_a_job_waits_for_its_service_while_that_starts(slow_service: Mapping[str
     _, errors = run(SHORT, slow_service, tmp_path)
 
     assert errors.splitlines()[-1].startswith(
-        "otel_ml: finished. 1 process, 4 values recorded, 4 delivered, 0 lost. "
+        "otel_ml: run short/one finished. 1 process, 4 values recorded, 4 delivered, 0 lost. "
     ), errors
     assert delivered(tmp_path / "runs" / "short" / "one") == [0.0, 1.0, 2.0, 3.0]
 
@@ -108,8 +108,24 @@ def test_a_run_that_failed_is_not_said_to_be_finished(tmp_path: Path) -> None:
 
     _, errors = run(program, environment(tmp_path), tmp_path, code=1)
 
-    assert "otel_ml: failed. 1 process, 1 value recorded, 1 delivered, 0 lost. " in errors
+    assert "otel_ml: run short/one failed. 1 process, 1 value recorded, 1 delivered, 0 lost. " in errors
     assert "finished" not in errors
+
+
+def test_of_several_runs_of_a_process_each_last_line_says_which_run_it_is_of(tmp_path: Path) -> None:
+    program = """
+        import otel_ml
+        for name in "first", "second":
+            with otel_ml.init("short", name=name, exporters="jsonl"):
+                otel_ml.log({"loss": 1}, step=0)
+        with otel_ml.init("short", id="one", exporters="jsonl"):
+            otel_ml.log({"loss": 1}, step=0)
+    """
+
+    _, errors = run(program, environment(tmp_path, {"OTEL_ML_EXIT_WAIT": "60"}), tmp_path)
+
+    ended = [line.partition(".")[0] for line in errors.splitlines() if "1 value recorded" in line]
+    assert ended == [f"otel_ml: run short/{name} finished" for name in ("first", "second", "one")]
 
 
 CHILD_WITH_A_PLACE = """
@@ -149,9 +165,9 @@ def test_of_a_parent_and_a_child_with_a_place_of_its_own_who_leaves_last_says_ho
 
     _, errors = run(CHILD_WITH_A_PLACE.format(end=end), environ, tmp_path)
 
-    (begun, ended) = [line for line in errors.splitlines() if line.startswith(("otel_ml: run", "otel_ml: finished"))]
-    assert begun.startswith("otel_ml: run short/one")
-    assert ended.startswith("otel_ml: finished. 2 processes, 2 values recorded, 2 delivered, 0 lost.")
+    (begun, ended) = [line for line in errors.splitlines() if line.startswith("otel_ml: run")]
+    assert begun.startswith("otel_ml: run short/one →")
+    assert ended.startswith("otel_ml: run short/one finished. 2 processes, 2 values recorded, 2 delivered, 0 lost.")
 
 
 WRONG = """

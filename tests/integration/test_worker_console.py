@@ -24,7 +24,7 @@ def test_each_closed_step_is_one_line_on_standard_error_in_order_before_the_last
     assert [line.split()[:2] for line in steps] == [["step", str(step)] for step in range(4)]
     assert [float(line.split()[3]) for line in steps] == [1.0, 0.5, 0.3333, 0.25]
     assert "run finished" in lines
-    assert lines[-1].startswith("otel_ml: finished.")
+    assert lines[-1].startswith("otel_ml: run digits/first finished.")
     assert output == ""
 
 

@@ -56,7 +56,7 @@ def test_a_program_starts_the_service_and_says_where_the_run_is_and_how_it_ended
     lines = errors.splitlines()
     assert lines[0] == "otel_ml: run digits/one → ./runs/digits/one  (jsonl)"
     assert "otel_ml: Rank 1 is slow." in lines
-    assert lines[-1].startswith("otel_ml: finished. 1 process, 1 value recorded, 1 delivered, 0 lost. ")
+    assert lines[-1].startswith("otel_ml: run digits/one finished. 1 process, 1 value recorded, 1 delivered, 0 lost. ")
     assert lines[-1].endswith(". Look: otel-ml ui")
     assert [point[:3] for point in eventually(lambda: points(tmp_path))] == [["loss", 0, 1.0]]
 

@@ -90,16 +90,31 @@ class RunPrinter:
         self.console = Console(is_quiet=config.is_quiet)
         self.notices = Notices(self.console, identity)
         self.exporter_lines = ExporterLines(self.console, speaks=identity.speaks)
+        self._experiment, self._name = config.experiment, config.name
         self._sender = sender
         self._run_id = run_id
         self._started = time.monotonic()
 
-    def print_beginning(self, config: Config, reached: Reached) -> None:
+    def print_beginning(self, reached: Reached) -> None:
         """Print which run this is, and where it goes."""
-        name = config.name or readable_name(self._run_id())
-        self.console.line(started_line(config.experiment, name, reached.where, reached.exporters))
+        self.console.line(started_line(self._called(), reached.where, reached.exporters))
         if reached.page and is_watched():  # the address holds a token: it goes into no file
             self.console.line(page_line(reached.page))
+
+    def print_end(self, line: str, run: Mapping[str, Any] | None = None) -> None:
+        """Print how the run went: a process may have had several.
+
+        Args:
+            line: from how it ended on.
+            run: the service's account of it, which knows what the process that began it has called it.
+        """
+        self.console.line(f"run {self._called(run)} {line}")
+
+    def _called(self, run: Mapping[str, Any] | None = None) -> str:
+        """Return experiment and name, as backends call the run."""
+        if run is not None and run.get("experiment") and run.get("name"):
+            return f"{run['experiment']}/{run['name']}"
+        return f"{self._experiment}/{self._name or readable_name(self._run_id())}"
 
     def print_new(self, reached: Reached | None, *, is_last: bool) -> None:
         """Print what is to be said by now; the receiver that answers, if one does, is asked for more."""

@@ -80,6 +80,7 @@ class ShutdownSequence:
         self._recorder = recorder
         self._sender = sender
         self._link = link
+        self._printer = printer
         self._notices = printer.notices
         self._exporter_lines = printer.exporter_lines
         self._console = printer.console
@@ -173,10 +174,11 @@ class ShutdownSequence:
             self._notices.print_of(run, is_last=is_last)
         if run is not None and is_last:
             is_remote = bool(self._variable)
-            self._console.line(finished_line(run, status, outlived=not self._is_last_chance, is_remote=is_remote))
+            line = finished_line(run, status, outlived=not self._is_last_chance, is_remote=is_remote)
+            self._printer.print_end(line, run)
         elif run is None or not run.get("left"):
-            line = partial(unwritten_line, is_remote=bool(self._variable))
-            self._say(line, identity, reached, status)  # nobody may be left who could say more
+            on_its_way = partial(unwritten_line, is_remote=bool(self._variable))
+            self._say(on_its_way, identity, reached, status)  # nobody may be left who could say more
 
     def _has_starter_left(self, identity: Identity) -> bool:
         """Whether who started this process leaves no later; a service that has not heard of it yet cannot know."""
@@ -310,7 +312,7 @@ class ShutdownSequence:
         self, line: Callable[[Status, int, str], str], identity: Identity, reached: Reached | None, status: Status
     ) -> None:
         if identity.speaks and reached is not None:
-            self._console.line(line(status, self._recorder.recorded, reached.where))
+            self._printer.print_end(line(status, self._recorder.recorded, reached.where))
 
     def _dropped(self) -> Mapping[str, int]:
         """Return values and points that will not arrive, by reason."""

@@ -291,7 +291,7 @@ class Worker:
         is_first = self._receiver.reached is None
         reached = self._receiver.reach()
         if reached is not None and is_first and self.identity.speaks:
-            self._printer.print_beginning(self.config, reached)
+            self._printer.print_beginning(reached)
 
     def _found(self, reached: Reached) -> None:
         """Be part of the run that a receiver says this one is."""

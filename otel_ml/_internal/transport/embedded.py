@@ -51,6 +51,8 @@ HEALTH_TIMEOUT = 0.25
 _STARTER_S = 1.0
 """Seconds that the process we have started may take to end once the service, no child of ours, is announced."""
 
+_ANOTHER_FOLDER = "Make the folder usable, or choose another one with OTEL_ML_DIR."
+
 _LAST_BYTES = 4_096
 """Of `service.log`, in which the reason is looked for why a service did not start."""
 
@@ -215,14 +217,16 @@ class EmbeddedLink:
                 )
             self._started_at = now
         except OSError as error:
-            self._failed(now, f"{error}", "Make the folder usable, or choose another one with OTEL_ML_DIR.")
+            self._failed(now, f"{error}", _ANOTHER_FOLDER)
 
     def _watch(self, process: subprocess.Popen[bytes], now: float) -> None:
         """Look after the service we started until it answers, ends, or takes too long."""
         code = process.poll()
         service = self.rendezvous.read_service() if code == 0 else None  # what we started ends once it is announced
         if code is not None and service is None:
-            self._failed(now, f"exit code {code}{_last_words(self.dir / 'service.log')}")
+            words = _last_words(self.dir / "service.log")
+            refused = "" if words else _refusal(self.dir / "service.log")
+            self._failed(now, f"exit code {code}{words or refused}", _ANOTHER_FOLDER if refused else "")
         elif now - self._started_at > START_TIMEOUT:
             with suppress(ProcessLookupError):
                 if service is not None:
@@ -278,6 +282,16 @@ def _last_words(log: Path) -> str:
         return ""
     name, _, sentence = last.partition(": ")
     return f": {sentence.partition(' (otel-ml explain ')[0]}" if name == "otel-ml" else ""
+
+
+def _refusal(log: Path) -> str:
+    """Return why a service could not write what it ended with, as on a full disk; "" where it could."""
+    try:
+        with log.open("ab", buffering=0) as file:
+            file.write(b"\n")
+    except OSError as error:
+        return f": {error.strerror}: {str(log)!r}"
+    return ""
 
 
 def endpoint_of(service: Service) -> Endpoint:

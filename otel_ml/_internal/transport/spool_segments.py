@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 from otel_ml._internal.transport.file_descriptor import OwnDescriptor, above_standard
-from otel_ml.quantities import size
 from otel_ml.wire.spool_format import encode_head
 
 __all__ = ["FileSegment", "MemorySegment", "Segment", "TakenError"]
@@ -74,9 +73,13 @@ class FileSegment:
         begin, length = self.size, sum(map(len, parts))
         # A half frame would end the file for every reader: what is behind it could not be found anymore.
         file = self._open_file()
-        if os.writev(file, parts) < length:  # the disk is full: cut the half frame off again
-            os.ftruncate(file, begin)
-            raise OSError(f"{self._path} could not grow by {size(length)}.")
+        if (written := os.writev(file, parts)) < length:
+            try:
+                while written < length:  # the disk is full: the first write does not say why
+                    written += os.write(file, b"".join(parts)[written:])
+            except OSError:
+                os.ftruncate(file, begin)
+                raise
         self.size += length
         return begin
 

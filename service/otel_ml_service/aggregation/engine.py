@@ -341,6 +341,7 @@ class Engine:
         writer.ledger.hear(shutdown_message.seq, shutdown_message.totals, self._furthest(writer))
         self._run.know_as_ours(writer)
         fresh = writer.receive(shutdown_message.seq)
+        was_told_killed = fresh and self._ending.has_told_killed(writer)
         if fresh:  # before what waited for it is settled: it says what of that the writer gave up itself
             writer.shut_down(shutdown_message)
         self._settling.hear(writer)
@@ -349,8 +350,8 @@ class Engine:
                 writer.lived(shutdown_message.time_ns, self._run.now)
             self._ending.note_shutdown()
             self._run.clock.forget(writer.number)
-        if writer.retract_death():  # from a spool that could not be read sooner: it ended well, or says how
-            self._ending.heard()
+        if writer.retract_death() or was_told_killed:  # from a spool that was not read sooner
+            self._ending.heard_after_all(writer)
 
     def _furthest(self, writer: WriterState) -> Place | None:
         """Return the last step of a writer that was heard of, on the axis that it was on last."""

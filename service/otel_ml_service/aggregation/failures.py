@@ -12,10 +12,12 @@ from otel_ml.wire.published_name import published_name
 if TYPE_CHECKING:
     from otel_ml_service.aggregation.observation import Event
 
-__all__ = ["FAILURE", "KILLED", "failed_with", "failure_text", "place_in", "who_failed"]
+__all__ = ["FAILURE", "KILLED", "NOT_KILLED", "failed_with", "failure_text", "place_in", "who_failed"]
 
 FAILURE = f"{keys.RESERVED_PREFIX}failure"
 KILLED = f"{keys.RESERVED_PREFIX}killed"
+NOT_KILLED = "Not killed: what it sent last has come later."
+"""The text of that name that takes back the one before: a record that was published stays."""
 """Names of the texts, of who was killed the second; behind it `/rank_3` of others than rank 0."""
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)

@@ -10,7 +10,7 @@ from otel_ml.quantities import seconds
 from otel_ml.wire import attributes as keys
 from otel_ml_exporters.records import Text
 from otel_ml_exporters.span_lines import SpanLines
-from otel_ml_service.aggregation.failures import KILLED
+from otel_ml_service.aggregation.failures import KILLED, NOT_KILLED
 from otel_ml_service.aggregation.naming import item_name
 from otel_ml_service.aggregation.newest_spans import NewestSpans
 from otel_ml_service.aggregation.observation import Writer
@@ -19,7 +19,7 @@ from otel_ml_service.aggregation.step_streams import StepStreams
 from otel_ml_service.aggregation.writer_state import WriterState
 from otel_ml_service.findings.unfinished import Unfinished, unfinished
 
-__all__ = ["publish_killed", "say_child_died"]
+__all__ = ["publish_killed", "retract_killed", "say_child_died"]
 
 _LOOKED_AT = 64
 """Ranks whose spans are read, those that were heard least lately; each costs a millisecond."""
@@ -40,7 +40,12 @@ def publish_killed(writers: Iterable[WriterState], output: Output, spans: Newest
     # A job that is killed as a whole: what most were in tells least.
     alike = Counter(_phase(one) for one in found)
     for one in sorted(found, key=lambda one: alike[_phase(one)])[:_NAMED]:
-        _emit(one, output, streams)
+        _emit(one, output, streams, " ".join(_sentences(one)))
+
+
+def retract_killed(writer: WriterState, output: Output, streams: StepStreams) -> None:
+    """Emit that a writer was not killed, of which that was said: its shutdown message came later than the run's end."""
+    _emit(_Killed(writer, None), output, streams, NOT_KILLED)
 
 
 def say_child_died(child: Writer, output: Output) -> None:
@@ -62,7 +67,7 @@ def _phase(one: _Killed) -> str:
     return "" if one.was_in is None else one.was_in.phase
 
 
-def _emit(one: _Killed, output: Output, streams: StepStreams) -> None:
+def _emit(one: _Killed, output: Output, streams: StepStreams, text: str) -> None:
     state, writer = one.writer, one.writer.writer
     output.emit(
         Text,
@@ -70,7 +75,7 @@ def _emit(one: _Killed, output: Output, streams: StepStreams) -> None:
         name=item_name(writer.role, None, KILLED, writer.rank, with_role=True),
         axis=keys.DEFAULT_AXIS if one.was_in is None else one.was_in.axis,
         step=_last_step(state, streams) if one.was_in is None else one.was_in.step,
-        text=" ".join(_sentences(one)),
+        text=text,
     )
 
 

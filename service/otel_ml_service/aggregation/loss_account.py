@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.writer_state import WriterState
+from otel_ml_service.findings.wording import plural
 
 __all__ = ["NEVER_ARRIVED", "lost_of", "recorded_in", "say_missing", "say_missing_at_end", "unreceived_of"]
 
@@ -174,8 +175,9 @@ def _say_unknown(run: RunState) -> None:
     if concerned:
         run.output.say(
             "never-arrived",
-            f"{sum(untold.values()):,} messages of {_names(concerned)} never arrived, though later ones did. What was "
-            "in them nobody knows: the process ended before it said how much it had sent. Values may be missing.",
+            f"{plural(sum(untold.values()), 'message')} of {_names(concerned)} never arrived, though later ones did. "
+            "Nobody knows what was in there: the process ended before it said how much it had sent. "
+            "Values may be missing.",
         )
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
 from otel_ml_exporters.records import RunStatus, Summary
-from otel_ml_service.aggregation.killed import publish_killed, say_child_died
+from otel_ml_service.aggregation.killed import publish_killed, retract_killed, say_child_died
 from otel_ml_service.aggregation.loss_account import lost_of, recorded_in, say_missing_at_end
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.role_ranks import of_newest_attempts, ranks_heard
@@ -46,6 +46,12 @@ class RunEnd:
         if self.state != "running":
             self.state = "running"
             self._run.output.emit(RunStatus, time=self._run.now, status="running")
+
+    def heard_after_all(self, writer: WriterState) -> None:
+        """Take back that a writer was killed, and reopen the run: it says now how it ended."""
+        if self.state != "running":
+            retract_killed(writer, self._run.output, self._run.step_streams)
+        self.heard()
 
     def repeat(self) -> None:
         """Say how a run that has ended did, behind what it has of it since and that does not reopen it: spans, say.
@@ -179,6 +185,10 @@ class RunEnd:
         newest = of_newest_attempts(self._own())
         owing = (one for one in newest if one.shutdown_message is None and not one.dismissed)
         return [one for one in owing if not self._has_successor(one)]
+
+    def has_told_killed(self, writer: WriterState) -> bool:
+        """Whether the run has ended with this writer as one that was killed, because nobody heard of it."""
+        return self.state != "running" and writer in self._killed()
 
     def _summarize(self) -> None:
         """Publish what the run lost and what recording cost, once it is over."""

@@ -18,7 +18,7 @@ from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.run_status import described
 from otel_ml_service.cli.screen import screen
 from otel_ml_service.findings.wording import plural
-from otel_ml_service.stored_runs.run_folders import run_folders, unreadable_folders, where_else
+from otel_ml_service.stored_runs.run_folders import no_run_in, run_folders, unreadable_folders
 from otel_ml_service.stored_runs.status_word import NOT_FINISHED, UNTOLD
 
 __all__ = ["command"]
@@ -36,7 +36,7 @@ def command(base: Path, limit: int, as_json: bool) -> None:
     if unreadable:
         output.note(f"Not shown, as this user may not look into them: {', '.join(map(str, unreadable))}")
     if not runs:
-        output.note(f"There is no run in {str(base)!r}. {where_else()}")
+        output.note(no_run_in(base))
         return
     rows = [described(run) for run in runs[:limit]]
     if as_json:

@@ -13,7 +13,17 @@ from otel_ml_service.delivery.stop_signal import StopSignal
 __all__ = ["Backoff", "Retries", "RetryPolicy", "is_passing"]
 
 _SHORT_OF = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+    }
 )
 """What the operating system is short of, or cannot do now, whatever the record is."""
 
@@ -22,7 +32,7 @@ def is_passing(error: BaseException) -> bool:
     """Whether what an exporter let through has to do with the network, a disk or memory, and not with the records.
 
     Examples:
-        >>> is_passing(TimeoutError()), is_passing(OSError(errno.ENOSPC, "full")), is_passing(ValueError("oops"))
+        >>> is_passing(TimeoutError()), is_passing(OSError(errno.EFBIG, "ulimit")), is_passing(ValueError("oops"))
         (True, True, False)
     """
     if isinstance(error, OSError) and error.errno in _SHORT_OF:

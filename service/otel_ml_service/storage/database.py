@@ -16,6 +16,7 @@ from pathlib import Path
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.folder_ownership import is_ours
 from otel_ml.wire.versions import own_version, require
+from otel_ml_service.storage.system_refusals import NO_FILES, may_open_files, refusal_of_growth
 
 __all__ = [
     "READERS_S",
@@ -72,11 +73,7 @@ class Form:
     schema: str
 
 
-_NO_FILES = frozenset({errno.EMFILE, errno.ENFILE})
-_OF_TWO_DATABASES = 8
-"""Files that SQLite has open at once for a rescue: of each database itself, its log, the index of that, its folder."""
-
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_NO_FILES})
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, *NO_FILES})
 
 
 READERS_S = 5.0
@@ -320,10 +317,8 @@ def storage_errors(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:  # what SQLite says of a damaged schema quotes it
         raise DamagedError(f"{str(path)!r} is not a readable otel_ml database. Move it away to start anew.") from error
     except OSError as error:
-        if error.errno in _NO_FILES:
-            raise _no_files(path) from error
         if error.errno in _NO_SPACE:
-            raise NoSpaceError(_no_space(path, error.strerror or str(error))) from error
+            raise _short_of(path, error) from error
         raise StorageError(f"Cannot open {str(path)!r}: {error.strerror}. Check its owner and permissions.") from error
 
 
@@ -334,8 +329,11 @@ def _operational(path: Path, text: str) -> StorageError:
         )
     if "full" in text or "readonly" in text:
         return NoSpaceError(_no_space(path, "No space left" if "full" in text else "it is read-only"))
-    if "unable to open" in text and not _may_open_files():  # SQLite does not say why
+    if "unable to open" in text and not may_open_files():  # SQLite does not say why
         return _no_files(path)
+    refusal = refusal_of_growth(path) if "I/O error" in text else None
+    if refusal is not None and refusal.errno in _NO_SPACE:
+        return _short_of(path, refusal)
     return StorageError(f"Cannot use {str(path)!r}: {text}. Check the disk and the permissions.")
 
 
@@ -353,17 +351,15 @@ def _says_locked(text: str) -> bool:
     return "locked" in text or "busy" in text
 
 
-def _may_open_files() -> bool:
-    """Whether SQLite finds as many as it may have asked for; those it had are closed by now."""
-    taken: list[int] = []
-    try:
-        taken.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(_OF_TWO_DATABASES))
-    except OSError as error:
-        return error.errno not in _NO_FILES
-    finally:
-        for handle in taken:
-            os.close(handle)
-    return True
+def _short_of(path: Path, error: OSError) -> NoSpaceError:
+    if error.errno in NO_FILES:
+        return _no_files(path)
+    if error.errno == errno.EFBIG:
+        return NoSpaceError(
+            f"{str(path)!r} cannot be written to: {error.strerror}. Allow larger files with ulimit -f, or choose "
+            "another OTEL_ML_DIR; what is not stored is tried again."
+        )
+    return NoSpaceError(_no_space(path, error.strerror or str(error)))
 
 
 def _no_files(path: Path) -> NoSpaceError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from otel_ml.quantities import seconds
 from otel_ml_exporters.records import Text
-from otel_ml_service.aggregation.failures import FAILURE, KILLED, place_in, who_failed
+from otel_ml_service.aggregation.failures import FAILURE, KILLED, NOT_KILLED, place_in, who_failed
 
 __all__ = ["Failure", "failure_lines", "failure_of"]
 
@@ -40,6 +40,11 @@ class Failure:
     place: str
     text: str
     was_killed: bool = False
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether it says that the process was not killed, of which that was said."""
+        return self.was_killed and self.text == NOT_KILLED
 
     @property
     def sentence(self) -> str:

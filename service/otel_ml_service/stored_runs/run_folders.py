@@ -23,9 +23,9 @@ __all__ = [
     "called",
     "find",
     "is_there",
+    "no_run_in",
     "run_folders",
     "unreadable_folders",
-    "where_else",
 ]
 
 LATEST = "latest"
@@ -132,7 +132,13 @@ def run_folders(base: Path) -> list[RunFolder]:
     return sorted((run for run in candidates if run.is_run()), key=lambda run: run.last_record, reverse=True)
 
 
-def where_else() -> str:
+def no_run_in(base: Path) -> str:
+    """Return that a folder has no run, and where else to look: one that is not there is often misspelled."""
+    why = "" if base.exists() else ": the folder does not exist"
+    return f"There is no run in {str(base)!r}{why}. {_where_else()}"
+
+
+def _where_else() -> str:
     """Return where a person who finds no run in a folder may look, a sentence."""
     config = Config.from_env()
     if not config.is_remote:
@@ -203,7 +209,7 @@ def _chosen(text: str, base: Path, runs: Sequence[RunFolder]) -> RunFolder:
             f"{text!r} is a part of the names of {len(parts)} runs: {_listed(parts)}. Write more of a name, or an id."
         )
     if not runs:
-        raise RunNotFoundError(f"There is no run in {str(base)!r}. {where_else()}")
+        raise RunNotFoundError(no_run_in(base))
     names = [LATEST, *(known for run in runs for known in (run.name, run.id))]
     near = difflib.get_close_matches(text, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -65,7 +65,17 @@ class History:
         elif isinstance(record, RunStatus):
             self.status = record.status
         elif isinstance(record, Text) and (failure := failure_of(record)) is not None:
-            self.failures.append(failure)
+            self._add_failure(failure)
+
+    def _add_failure(self, failure: Failure) -> None:
+        if not failure.takes_back:
+            if failure not in self.failures:  # each end of a run says again who was killed
+                self.failures.append(failure)
+            return
+        who = failure.role, failure.rank
+        said = [at for at, one in enumerate(self.failures) if one.was_killed and (one.role, one.rank) == who]
+        if said:
+            del self.failures[said[-1]]
 
     def _add_summary(self, record: Summary) -> None:
         if f"{RESERVED_PREFIX}recorded" in record.values:

@@ -6,6 +6,7 @@ It lives as long as it holds the lock of its announcement, which here the test d
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +19,9 @@ from otel_ml._internal.lifecycle.shutdown import TIMEOUT_WITH_DELIVERY, TIMEOUT_
 from otel_ml._internal.transport.embedded import EmbeddedLink
 from otel_ml.config import Config
 from otel_ml.wire.rendezvous import Service, rendezvous_of
+from tests.full_disk import no_file_larger_than
 from tests.hooks import before
-from tests.otlp_server import OtlpServer, otlp_server
+from tests.otlp_server import OtlpServer, eventually, otlp_server
 
 
 class Living:
@@ -161,3 +163,23 @@ def test_a_service_that_does_not_start_for_days_is_tried_again_twice_a_minute(tm
     link.close()
 
     assert 1_300 < len(said) < 1_400
+
+
+def test_a_service_that_could_not_say_why_it_ended_did_not_because_nothing_can_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "default" / "one"
+    folder.mkdir(parents=True)
+    (folder / "service.log").write_text("what it said before\n" * 1_000)
+    said: list[str] = []
+    link = EmbeddedLink(Config(dir=tmp_path / "runs"), "one", say=lambda slug, sentence: said.append(sentence))
+
+    def has_said() -> bool:
+        link.reach(0.0, failing_s=0.0)
+        return bool(said)
+
+    with no_file_larger_than(20_000):
+        eventually(has_said, within=60)
+    link.close()
+
+    assert re.match(r"The service did not start \(exit code \d+: File too large: ", said[0]), said
+    assert "or choose another one with OTEL_ML_DIR" in said[0]
+    assert "Look into" not in said[0]

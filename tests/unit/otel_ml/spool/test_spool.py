@@ -18,6 +18,7 @@ from otel_ml._internal.transport.spool import Lost, Spool
 from otel_ml._internal.transport.spool_overflow import SpoolOverflow
 from otel_ml.wire.attributes import LEFT_FOR
 from otel_ml.wire.spool_format import FRAME, Frame, read_spool
+from tests.full_disk import no_file_larger_than
 from tests.unit.otel_ml.spool.spool_files import Taking, files
 from tests.waiting import eventually
 
@@ -173,6 +174,20 @@ def test_a_folder_that_cannot_be_written_keeps_frames_in_memory_and_says_so(said
     assert [frame.payload() for frame in spool.pending] == [b"first", b"second"]
     assert len(said) == 1
     assert "kept in memory" in said[0]
+
+
+def test_a_file_that_may_not_grow_says_why_and_keeps_what_is_in_it(tmp_path: Path, said: list[str]) -> None:
+    spool = Spool(tmp_path, "writer", b"resource", limit=2**20, say=lambda _slug, sentence: said.append(sentence))
+    spool.append(Frame("M", b"first"))
+
+    with no_file_larger_than(10_000):
+        spool.append(Frame("M", b"x" * 20_000))
+
+    assert [len(frame.payload()) for frame in spool.pending] == [5, 20_000]
+    assert len(said) == 1
+    assert "File too large" in said[0]
+    assert [frame.payload for frame in read_spool(files(tmp_path)[0]).frames] == [b"first"]
+    spool.close()
 
 
 def test_a_folder_that_can_be_written_again_gets_what_was_in_memory(tmp_path: Path, said: list[str]) -> None:

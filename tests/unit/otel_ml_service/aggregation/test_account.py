@@ -260,6 +260,17 @@ def test_of_a_killed_process_that_never_said_its_totals_it_is_said_that_somethin
     assert "2 messages of rank 0 of trainer never arrived" in notice  # its points, and that it is done with the step
 
 
+def test_a_single_message_that_is_missing_is_one() -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}))
+    rank.event("ml.text", "never arrives")
+    service.take(rank.step(1, {"x": 1.0}))
+    service.wait(400)
+
+    [notice] = [notice for notice in service.notices if "never arrived" in notice]
+    assert notice.startswith("1 message of rank 0 of trainer never arrived")
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_killed_process_of_which_all_arrived_that_it_sent_is_missed_nothing(restarts: bool) -> None:
     service, rank = Service(), Rank(0)

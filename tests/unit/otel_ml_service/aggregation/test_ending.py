@@ -80,6 +80,27 @@ def test_a_run_ends_when_nobody_was_heard_for_300_seconds_and_later_data_reopens
     assert [r.status for r in service.records if isinstance(r, RunStatus)] == ["killed", "running"]
 
 
+def test_a_shutdown_message_that_comes_after_the_run_was_taken_for_killed_says_how_it_ended() -> None:
+    """It was kept on its host, while nobody answered, and somebody has sent it since (`otel-ml recover`)."""
+    ranks = [Rank(rank, world_size=2) for rank in range(2)]
+    service = four_steps(ranks)
+    kept = [ranks[0].bye(), ranks[1].bye("failed")]
+
+    service.wait(301)
+    assert service.engine.status.state == "killed"
+    service.take(kept[0])
+    service.wait(301)
+    assert service.engine.status.state == "killed", "rank 1 still owes its own"
+    service.take(kept[1])
+    service.wait(1)
+
+    assert service.engine.status.state == "failed"
+    service.take(*kept)
+    assert [one.status for one in service.records if isinstance(one, RunStatus)] == [
+        *["killed", "running", "killed", "running", "failed"]
+    ], "once each"
+
+
 def test_a_process_that_waits_and_sends_its_heartbeat_is_alive() -> None:
     rank = Rank(0)
     service = Service()

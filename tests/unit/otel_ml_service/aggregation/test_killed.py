@@ -159,3 +159,20 @@ def test_who_said_goodbye_was_not_killed() -> None:
 
     assert killed(service) == {}
     assert [record.status for record in service.records if isinstance(record, RunStatus)] == ["failed"]
+
+
+def test_a_rank_whose_shutdown_message_comes_after_all_was_not_killed() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
+    for step in range(5):
+        service.take(*[rank.step(step, {"loss": 1.0}) for rank in ranks])
+        service.wait(1, *ranks)
+    kept = ranks[1].bye()
+    service.wait(700)
+    assert len(facts_of("run", service.records).history.failures) == 2
+
+    service.take(kept)
+    service.wait(700)
+
+    [left] = facts_of("run", service.records).history.failures
+    assert left.sentence.startswith("Rank 0 was killed at step ")
+    assert killed(service)["otel_ml/killed/rank_1"][1] == "Not killed: what it sent last has come later."

@@ -32,6 +32,16 @@ def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> 
     assert "finished" in out
 
 
+@pytest.mark.parametrize("command", ["runs", "show"])
+def test_a_folder_that_is_not_there_is_told_from_one_without_runs(otel_ml: Run, tmp_path: Path, command: str) -> None:
+    (tmp_path / "empty").mkdir()
+
+    said = {name: "".join(otel_ml(command, "--dir", str(tmp_path / name))[1:]) for name in ("empty", "mispelled")}
+
+    assert "mispelled': the folder does not exist. Set OTEL_ML_DIR" in said["mispelled"]
+    assert "empty'. Set OTEL_ML_DIR" in said["empty"]
+
+
 def test_runs_are_listed_without_the_packages_that_compute(tmp_path: Path) -> None:
     write_run(tmp_path, "01abc", digits_records(steps=5))
     program = "import sys; from otel_ml_service.cli import main; main(['runs']); sys.exit('numpy' in sys.modules)"

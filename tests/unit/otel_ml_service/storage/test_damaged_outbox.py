@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters import Text
+from otel_ml_exporters import Summary, Text
 from otel_ml_service.storage import salvage
 from otel_ml_service.storage.database import DamagedError, NoSpaceError, StorageError
 from otel_ml_service.storage.exporter_marks import Mark
@@ -193,6 +193,19 @@ def test_a_full_disk_is_told_from_a_file_that_cannot_be_used(tmp_path: Path) -> 
     with pytest.raises(StorageError, match="Cannot") as caught:
         Outbox(tmp_path / "folder")
     assert not isinstance(caught.value, NoSpaceError)
+
+
+def test_a_limit_of_the_size_of_files_is_told_as_such_and_is_no_fault_of_the_disk(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "run.db")
+    outbox.commit(Commit([Summary(1, 1.0, {"x": 1.0})]))
+
+    with no_file_larger_than(100_000), pytest.raises(NoSpaceError, match=r"File too large\. Allow larger .*ulimit -f"):
+        outbox.commit(Commit((), {"state": b"x" * 1_000_000}))
+
+    outbox.commit(Commit((), {"state": b"x" * 1_000_000}))
+    assert outbox.read(0, 10) == [Summary(1, 1.0, {"x": 1.0})]
+    assert {path.name.partition("-")[0] for path in tmp_path.iterdir()} == {"run.db"}
+    outbox.close()
 
 
 def test_a_batch_is_bounded_in_bytes_however_many_records_are_asked_for(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from otel_ml_service.storage.database import NoSpaceError, StorageError
 from otel_ml_service.storage.journal import Journal
+from tests.full_disk import no_file_larger_than
 from tests.unit.otel_ml_service.storage.test_journal import Receiver, append, left_in, names, started
 from tests.waiting import eventually
 
@@ -52,6 +53,15 @@ def test_a_disk_that_refuses_fails_the_append_and_not_the_journal(
 
     assert [payload for _, payload in receiver.entries] == ["before", "small"]
     assert left_in(path) == [b"before", b"small"]
+
+
+def test_a_limit_of_the_size_of_files_is_no_fault_of_their_permissions(tmp_path: Path) -> None:
+    journal = started(tmp_path / "journal.db", Receiver())
+
+    with no_file_larger_than(100_000), pytest.raises(NoSpaceError, match=r"File too large\. Allow larger .*ulimit -f"):
+        append(journal, b"x" * 1_000_000, "large").result(10)
+    append(journal, b"x" * 1_000_000, "later").result(10)
+    journal.close()
 
 
 @pytest.mark.parametrize("can_be_cut", [True, False], ids=["cut", "not even cut"])

@@ -96,6 +96,7 @@ def test_a_file_that_may_only_be_read_has_no_room_and_keeps_what_it_has(tmp_path
     ("number", "is_tried_again"),
     [
         (errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, True), (errno.EMFILE, True), (errno.ENFILE, True),
+        (errno.EFBIG, True),
         (errno.EACCES, False), (errno.EPERM, False), (errno.ENOTDIR, False),
     ],
 )  # fmt: skip
