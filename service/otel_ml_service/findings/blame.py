@@ -16,7 +16,9 @@ _EXPLAINED = 0.7
 """A shorter phase that lost this share of what a longer one lost is the reason of both: it is inside of it."""
 
 
-def own_extra(seconds: Floats, usual: Floats, groups: Groups) -> Floats:
+def own_extra(
+    seconds: Floats, usual: Floats, groups: Groups, later: Floats | None = None, is_known: Flags | None = None
+) -> Floats:
     """Return how many seconds longer than the usual rank each took, without what may have been waiting.
 
     Who comes early waits, in a phase that comes later: a rank that is `d` seconds ahead of the last one when a phase
@@ -27,6 +29,9 @@ def own_extra(seconds: Floats, usual: Floats, groups: Groups) -> Floats:
         seconds: [ranks, phases], phases in the order in which they are recorded within a step.
         usual: of each rank, [ranks, phases].
         groups: rows of ranks that do the same work.
+        later: [ranks, phases], by how much later than its times tell each began, that came late out of the step before
+            (`meetings.py`).
+        is_known: the same, where that is sure enough to take its head start from it.
 
     Examples:
         Rank 1 is slow in the first phase; rank 0 waits for it in the second one:
@@ -34,14 +39,28 @@ def own_extra(seconds: Floats, usual: Floats, groups: Groups) -> Floats:
         >>> seconds = np.array([[1.0, 0.4], [1.3, 0.1]])
         >>> own_extra(seconds, np.array([[1.0, 0.1]] * 2), (np.array([0, 1]),)).round(3).tolist()
         [[0.0, 0.0], [0.3, 0.0]]
+
+        Rank 2 is slow in the last phase, and the others wait for it in the next step:
+
+        >>> seconds, usual = np.array([[0.4, 0.1], [0.4, 0.1], [0.1, 0.4]]), np.array([[0.4, 0.1]] * 3)
+        >>> later = np.array([[0.0, 0.0], [0.0, 0.0], [0.0, 0.3]])
+        >>> own_extra(seconds, usual, (np.arange(3),), later, later > 0).round(3).tolist()
+        [[0.0, 0.0], [0.0, 0.0], [-0.3, 0.3]]
     """
     # [ranks, phases]: when each rank began a phase, if it did nothing between them.
     begun = np.zeros_like(seconds)
     np.cumsum(np.where(np.isnan(seconds), 0.0, seconds)[:, :-1], axis=1, out=begun[:, 1:])
+    last = begun.max(axis=0)
+    if later is not None and is_known is not None:
+        last = (begun + later).max(axis=0)
+        begun += np.where(is_known, later, 0.0)
     # Less all that it may have waited: by how much it was ahead of who began last.
-    alone = seconds - (begun.max(axis=0) - begun)
+    alone = seconds - (last - begun)
     extra: Floats = np.minimum(seconds - usual, alone - usual_of(alone, groups))
-    return extra
+    if is_known is None:
+        return extra
+    # Of who came late it is known when it began: what is left of its head start may be waiting, whoever else waited.
+    return np.where(is_known, np.minimum(extra, alone - usual), extra)
 
 
 def without_containers(suspects: Flags, likely: Flags, extra: Floats, usual: Floats) -> Flags:

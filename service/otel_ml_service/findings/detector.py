@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from otel_ml_service.findings import how_often_long
-from otel_ml_service.findings.blame import own_extra, without_containers
+from otel_ml_service.findings.blame import without_containers
 from otel_ml_service.findings.evidence_matrix import EvidenceMatrix
 from otel_ml_service.findings.finding import Finding, Level
 from otel_ml_service.findings.medians import largest_of_rows
+from otel_ml_service.findings.meetings import Meetings
 from otel_ml_service.findings.peers import is_pipeline
 from otel_ml_service.findings.phases import TimerKind, accusing
 from otel_ml_service.findings.scatter import Scatter
@@ -69,10 +70,9 @@ class Detector:
 
     def __init__(self, thresholds: Thresholds = _DEFAULTS, open_findings: tuple[Finding, ...] = ()) -> None:
         self._thresholds = thresholds
-        self._cells = EvidenceMatrix()
-        self._scatter = Scatter()
+        self._cells, self._scatter = EvidenceMatrix(), Scatter()
         self._usual_times = UsualTimes()
-        self._warm_up = WarmUp()
+        self._warm_up, self._meetings = WarmUp(), Meetings()
         self._rhythm, self._rhythm_of_phases = Rhythm(), Rhythm()
         self._needed = np.inf
         self._relieved: Flags = np.zeros((0, 0), dtype=bool)
@@ -156,11 +156,10 @@ class Detector:
         """Return how many seconds longer than its peers each rank worked; NaN where it waited, or has none."""
         phases, kinds = tuple(self._cells.phases), timers.kinds
         # Where all ranks send and receive alike there are no stages: it is a name.
-        takes_turns = is_pipeline(phases, kinds) and len(self._usual_times.groups) > 1
-        extra = seconds - usual
+        takes_turns, extra = is_pipeline(phases, kinds) and len(self._usual_times.groups) > 1, seconds - usual
         if not takes_turns:  # a timer that is new has its place in the step, and not behind all that were known
-            line = [self._cells.phases[phase] for phase in timers.phases if phase in self._cells.phases]
-            extra[:, line] = own_extra(seconds[:, line], usual[:, line], self._usual_times.groups)
+            line = {phase: self._cells.phases[phase] for phase in timers.phases if phase in self._cells.phases}
+            extra[:, [*line.values()]] = self._meetings.own_extra(seconds, usual, self._usual_times.groups, line, kinds)
         self._late = self._smoothed_lateness(seconds, phases, kinds) if takes_turns else np.full(len(seconds), np.inf)
         extra[:, [not accuses for accuses in accusing(phases, kinds)]] = np.nan
         return extra
@@ -238,6 +237,7 @@ class Detector:
             place = cells.ranks.get(rank, -1), cells.phases.get(phase, -1)
             if min(place) >= 0 and not cells.is_open[place]:
                 cells.is_open[place] = True
+                self._meetings.know(cells.is_open.shape, place, finding.extra_s)
                 cells.since[place], cells.seconds[place] = finding.since, finding.cost_s
                 cells.recent[place], cells.extra[place] = finding.slowdown, finding.extra_s
                 cells.counted[place] = _steps_of(finding)

@@ -18,9 +18,11 @@ __all__ = [
     "in_order",
     "is_amount",
     "is_between_stages",
+    "is_collective",
     "is_pausing",
     "is_routed",
     "is_waiting",
+    "meeting",
 ]
 
 TimerKind = Literal["work", "wait"]
@@ -45,6 +47,9 @@ _WAITING = re.compile(
     r"collective|comm|communication|all ?reduce|all ?gather|all ?to ?all|reduce ?scatter|rendezvous|clip)( |$)"
 )
 """Words of torch, NCCL, Megatron and RL frameworks for communication; to clip gradients takes a norm over ranks."""
+
+_COLLECTIVE = re.compile(r"(^| )(barrier|all ?reduce|all ?gather|all ?to ?all|reduce ?scatter)( |$)")
+"""Of these, what nobody leaves before all have come."""
 
 _ROUTED = re.compile(r"(^| )(experts?|moe)( |$)")
 
@@ -74,6 +79,17 @@ def is_waiting(phase: str) -> bool:
     return _WAITING.search(_words(phase)) is not None
 
 
+@lru_cache(maxsize=4096)
+def is_collective(phase: str) -> bool:
+    """Whether a timer's name says that all who are in it leave it together.
+
+    Examples:
+        >>> [is_collective(name) for name in ("grads-all-reduce", "ncclAllGather", "recv", "ncclBroadcast", "log")]
+        [True, True, False, False, False]
+    """
+    return _COLLECTIVE.search(_words(phase)) is not None
+
+
 def accuses(phase: str, kinds: Mapping[str, TimerKind] = NOTHING_SAID) -> bool:
     """Whether a rank that is long in a timer may be slow: what was declared of it counts, else its name.
 
@@ -96,6 +112,11 @@ def accusing(phases: Sequence[str], kinds: Mapping[str, TimerKind] = NOTHING_SAI
 def _accusing(phases: tuple[str, ...], declared: tuple[TimerKind | None, ...]) -> tuple[bool, ...]:
     said = {phase: kind for phase, kind in zip(phases, declared, strict=True) if kind is not None}
     return tuple(accuses(phase, said) for phase in phases)
+
+
+def meeting(phases: Sequence[str], kinds: Mapping[str, TimerKind] = NOTHING_SAID) -> tuple[bool, ...]:
+    """Return of each timer whether all who are in it leave it together: of work nobody says so."""
+    return tuple(is_collective(phase) and kinds.get(phase) != "work" for phase in phases)
 
 
 @lru_cache(maxsize=4096)

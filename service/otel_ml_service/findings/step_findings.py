@@ -13,13 +13,13 @@ from otel_ml_service.findings.frontier import Exposed, Line, exposed, line_of
 from otel_ml_service.findings.loads import Loads
 from otel_ml_service.findings.pauses import Pauses
 from otel_ml_service.findings.peers import is_pipeline
-from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, TimerKind, accuses
+from otel_ml_service.findings.phases import STEP, UNTIMED, WHOLE_PIPELINE, TimerKind, accuses, meeting
 from otel_ml_service.findings.places import Places
 from otel_ml_service.findings.shape import Shape
 from otel_ml_service.findings.slow_role import Beside, SlowRole
 from otel_ml_service.findings.stages import Stages, working_phases
 from otel_ml_service.findings.step_timers import StepTimers
-from otel_ml_service.findings.what_if import saved_without
+from otel_ml_service.findings.what_if import saved_after_meeting, saved_without
 from otel_ml_service.findings.who_waits import WhoWaits
 
 __all__ = ["StepFindings"]
@@ -194,7 +194,9 @@ class StepFindings:
         rows = [timers.ranks.index(rank) for rank in ranks if rank in timers.ranks]
         if not rows or in_line not in line.phases:
             return 0.0
-        saved = saved_without(line.seconds, rows, line.phases.index(in_line))
+        column, together = line.phases.index(in_line), meeting(line.phases, timers.kinds)
+        saved = saved_without(line.seconds, rows, column)
+        saved = max(saved, saved_after_meeting(line.seconds, rows, column, together))
         return saved if np.isfinite(saved) else 0.0
 
 

@@ -17,7 +17,7 @@ from otel_ml_service.findings.medians import low_median
 from otel_ml_service.findings.peers import Groups, usual_of
 from otel_ml_service.findings.phases import STEP, UNTIMED, TimerKind, accuses, is_between_stages
 
-__all__ = ["lateness", "saved_in_turns", "saved_without", "saved_without_stage"]
+__all__ = ["lateness", "saved_after_meeting", "saved_in_turns", "saved_without", "saved_without_stage"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,6 +48,35 @@ def saved_without(line: Floats, rows: Sequence[int], column: int) -> float:
     quicker = own.copy()
     quicker[rows, column] = np.minimum(float(low_median(others[:, None])[0]), own[rows, column])
     return max(_played(own, waits) - _played(quicker, waits), 0.0)
+
+
+def saved_after_meeting(line: Floats, rows: Sequence[int], column: int, together: Sequence[bool]) -> float:
+    """Return the same of a phase that comes after a collective, where the others wait for it in the next one.
+
+    From one collective to the next a step is as long as the rank that works longest.
+
+    Args:
+        line: [ranks, phases] in their order, none inside of another.
+        rows: the ranks.
+        column: the phase.
+        together: [phases], which of them nobody leaves before all have come.
+
+    Examples:
+        Rank 1 writes for 0.3 s after all have met, and the others wait for it when they meet again:
+
+        >>> line = np.array([[1.0, 0.3, 0.0], [1.0, 0.0, 0.3], [1.0, 0.3, 0.0]])
+        >>> round(saved_after_meeting(line, [1], 2, (False, True, False)), 9), saved_without(line, [1], 2)
+        (0.3, 0.0)
+        >>> saved_after_meeting(line, [1], 0, (False, True, False))
+        0.0
+    """
+    others = np.delete(line[:, column], rows)
+    if not any(together[:column]) or not len(others):
+        return 0.0
+    work = np.where(np.array(together), 0.0, np.nan_to_num(line))
+    quicker = work.copy()
+    quicker[rows, column] = np.minimum(float(low_median(others[:, None])[0]), work[rows, column])
+    return max(float(work.sum(axis=1).max() - quicker.sum(axis=1).max()), 0.0)
 
 
 def _own_and_waiting(line: Floats) -> tuple[Floats, Floats]:
