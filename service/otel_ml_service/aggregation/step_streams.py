@@ -228,8 +228,9 @@ class Attempt:
         return self._retained.take(step)
 
     def newest_first(self) -> Iterator[StepWindow]:
-        """Yield the closed windows, who closed last first."""
-        return reversed(self._retained.windows.values())
+        """Yield the closed windows, the highest step first."""
+        # They stand in the order in which they were put there, and one that came late, or back from the disk, is last.
+        return map(self.retained.__getitem__, sorted(self.retained, reverse=True))
 
     def raise_horizon(self, step: int) -> None:
         """Note that the fold state of a closed step is in memory no more."""

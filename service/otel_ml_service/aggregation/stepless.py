@@ -176,7 +176,7 @@ class Stepless:
     def _row_of(attempt: Attempt, piece: Piece) -> int | None:
         """Return the first of the newest closed rows that has something newer; None where that is still to come."""
         newest_first = islice(attempt.newest_first(), ROWS_BACK)
-        # Rows are looked at backwards in the order in which they closed, up to the first that is older.
+        # Rows are looked at backwards, up to the first that is older.
         newer = takewhile(lambda window: window.newest_ns >= piece.newest_ns, newest_first)
         return min((window.step for window in newer), default=None)
 

@@ -97,6 +97,22 @@ def test_what_a_process_without_steps_records_is_in_the_row_of_that_time_whateve
     assert {step: row.get("v") for step, row in service.rows().items()} == {0: 0.0, 1: 1.0, 2: 2.0, 3: None}
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_row_that_came_late_hides_no_row_from_what_is_recorded_without_steps(restart: bool) -> None:
+    service, trainer, child = Service(), Rank(0), Rank(1, parent="trainer-0")
+    for step in (0, 2, 3, 4, 5, 1):
+        trainer.clock = START + 10 * step
+        service.take(trainer.step(step, {"x": 1.0}))
+    if restart:
+        service.restart()
+
+    child.clock = START + 35
+    service.take(child.record(None, {"v": 1.0}), trainer.bye(), child.bye())
+    service.wait(60)
+
+    assert [step for step, row in service.rows().items() if "v" in row] == [4]
+
+
 def test_a_rank_that_never_sets_a_step_is_in_the_rows_of_those_that_do() -> None:
     service, leader, follower = Service(), Rank(0), Rank(1)
     for step in range(60):
