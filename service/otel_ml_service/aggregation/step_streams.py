@@ -367,6 +367,11 @@ class StepStreams:
             found = self.streams[role, axis] = StepStream(role, axis, self.of_role(role), self._publisher)
         return found
 
+    def known(self, role: str, axis: str) -> StepStream:
+        """Return the stream; where nothing was sent there, an empty one that is not among them."""
+        # One that is says that the role has steps: what names none would wait for a row of it (`stepless.py`).
+        return self.streams.get((role, axis)) or StepStream(role, axis, self.of_role(role), self._publisher)
+
     def of_role(self, role: str) -> Reductions:
         """Return how the metrics of a role are reduced, on all of its axes."""
         return self.reductions.setdefault(role, Reductions())

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import pytest
 
+from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.observation import Observation
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.stepless import NO_STEP
@@ -151,6 +152,17 @@ def test_a_process_that_never_has_a_step_is_seen_while_it_runs() -> None:
     assert len(windows) >= 60
     assert {row["x"] for row in windows.values()} == {0.5}
     assert service.rows() == {}
+
+
+def test_a_process_that_says_how_it_reduces_and_never_has_a_step_is_seen_while_it_runs() -> None:
+    service, rank = Service(), Rank(0)
+    service.take([beat._replace(declared=(("x", Reduction.parse("max")),)) for beat in rank.waits()])  # type: ignore[union-attr]
+    for _ in range(80):
+        service.wait(1)
+        rank.clock = service.now
+        service.take(rank.record(None, {"x": 1.0}, "max"))
+
+    assert len(service.rows(axis="time")) >= 60
 
 
 def test_what_waits_for_a_step_is_bounded_in_memory() -> None:
