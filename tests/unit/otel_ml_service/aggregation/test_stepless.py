@@ -165,6 +165,21 @@ def test_a_process_that_says_how_it_reduces_and_never_has_a_step_is_seen_while_i
     assert len(service.rows(axis="time")) >= 60
 
 
+def test_what_belongs_to_a_step_of_which_no_fold_state_is_left_comes_too_late_and_changes_nothing() -> None:
+    service, trainer, late = Service(EngineSettings(retained_steps=1, closed_bytes=0)), Rank(0), Rank(1)
+    for step in range(6):
+        service.take(trainer.step(step, {"x": 1.0}))
+
+    service.take(late.record(None, {"x": 5.0, "new": 2.0}), late.step(0, {"y": 1.0}), trainer.bye(), late.bye())
+    service.wait(60)
+
+    assert service.rows()[0] == {"x": 1.0, "new": 2.0, "y": 1.0}
+    assert service.engine.status.lost == {"too_late": 1}
+    assert [(sent.step, sent.partials.series[0].name) for outcome in service.outcomes for sent in outcome.too_late] == [
+        (0, "x")
+    ]
+
+
 def test_what_waits_for_a_step_is_bounded_in_memory() -> None:
     service, rank = Service(EngineSettings(open_bytes=100_000)), Rank(0)
 
