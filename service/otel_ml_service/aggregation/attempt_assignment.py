@@ -144,6 +144,10 @@ class AttemptAssignment:
         """Wait no more for an incarnation that has been silent for so long that another one took its place."""
         writer.replace(self._run.active - silent_s, self._run.now)
         self._run.clock.forget(writer.number)
+        # On an axis that it alone was on nobody else is heard, and its step would wait as if it were only quiet.
+        for number in writer.attempts.values():
+            self._run.step_streams.all[number].ask_everybody()
+        self._run.step_streams.dirty.update(writer.attempts.values())
 
     def heard_again(self, writer: WriterState) -> None:
         """A replaced incarnation recorded something after its successor began: both live.

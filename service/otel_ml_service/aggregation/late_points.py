@@ -64,6 +64,22 @@ class LatePoints:
         window.count_points(number, len(piece.partials.series))
         self._expect(window, number)
 
+    def place(self, attempt: Attempt, step: int, piece: Piece) -> None:
+        """Take points that named no step, and belong to a closed one; some may come too late, as those that name it.
+
+        Alone they would take the place of a value that was made of all the others.
+        """
+        number, window = piece.source.number, self.kept(attempt, step)
+        taken, refused = (piece, None) if self._restart_detection.is_open(number) else self._parted(window, piece)
+        if refused is not None:
+            self._run.refuse(attempt, [refused])
+            self._run.output.too_late.extend(self._as_sent(attempt, window, number, [refused]))
+        if taken is None:
+            self._drop_if_empty(attempt, window)
+            self._relieve(attempt, self._idle_step)
+        else:
+            self.join(attempt, step, taken)
+
     def join(self, attempt: Attempt, step: int, piece: Piece) -> None:
         """Add a piece to a closed window, which may never have been open; it is exported in time."""
         learn(self._run, attempt, piece)

@@ -34,7 +34,7 @@ def learn(run: RunState, attempt: Attempt, piece: Piece) -> None:
 
 def declare(run: RunState, role: str, rank: int, said: Iterable[tuple[str, Reduction]]) -> None:
     """Take what a writer's `define_metric()` says of names, whether or not it records them."""
-    reductions, stream = run.step_streams.of_role(role), run.step_streams.stream(role, DEFAULT_AXIS)
+    reductions, stream = run.step_streams.of_role(role), run.step_streams.known(role, DEFAULT_AXIS)
     for pattern, reduction in said:
         _say(run, stream, reductions.declare(Declared(pattern, reduction), rank), reduction, rank)
     run.step_streams.refold(role)

@@ -228,8 +228,9 @@ class Attempt:
         return self._retained.take(step)
 
     def newest_first(self) -> Iterator[StepWindow]:
-        """Yield the closed windows, who closed last first."""
-        return reversed(self._retained.windows.values())
+        """Yield the closed windows, the highest step first."""
+        # They stand in the order in which they were put there, and one that came late, or back from the disk, is last.
+        return map(self.retained.__getitem__, sorted(self.retained, reverse=True))
 
     def raise_horizon(self, step: int) -> None:
         """Note that the fold state of a closed step is in memory no more."""
@@ -365,6 +366,11 @@ class StepStreams:
         if found is None:
             found = self.streams[role, axis] = StepStream(role, axis, self.of_role(role), self._publisher)
         return found
+
+    def known(self, role: str, axis: str) -> StepStream:
+        """Return the stream; where nothing was sent there, an empty one that is not among them."""
+        # One that is says that the role has steps: what names none would wait for a row of it (`stepless.py`).
+        return self.streams.get((role, axis)) or StepStream(role, axis, self.of_role(role), self._publisher)
 
     def of_role(self, role: str) -> Reductions:
         """Return how the metrics of a role are reduced, on all of its axes."""

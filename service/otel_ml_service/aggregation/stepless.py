@@ -142,7 +142,7 @@ class Stepless:
     def _at_end(self, piece: Piece, role: str) -> None:
         if not self._beside_a_row(piece, role):
             self._run.output.say("no-step", NO_STEP)
-            self._late.join(self._window_attempt(role), self._window_of(piece), piece)
+            self._late.place(self._window_attempt(role), self._window_of(piece), piece)
 
     def _into_nearest(self, piece: Piece, role: str) -> None:
         if not self._beside_a_row(piece, role):
@@ -156,7 +156,7 @@ class Stepless:
         if newest is None or newest.last_closed is None or newest.last_closed not in newest.retained:
             return False
         row = self._row_of(newest, piece)
-        self._late.join(newest, newest.last_closed if row is None else row, piece)
+        self._late.place(newest, newest.last_closed if row is None else row, piece)
         return True
 
     def _into_role(self, piece: Piece, role: str, sent: Fragment | None) -> None:
@@ -170,13 +170,13 @@ class Stepless:
         if stream is None or row is None:
             self._wait(piece, role, _OF_ROLE)
         else:
-            self._late.join(stream.newest, row, piece)
+            self._late.place(stream.newest, row, piece)
 
     @staticmethod
     def _row_of(attempt: Attempt, piece: Piece) -> int | None:
         """Return the first of the newest closed rows that has something newer; None where that is still to come."""
         newest_first = islice(attempt.newest_first(), ROWS_BACK)
-        # Rows are looked at backwards in the order in which they closed, up to the first that is older.
+        # Rows are looked at backwards, up to the first that is older.
         newer = takewhile(lambda window: window.newest_ns >= piece.newest_ns, newest_first)
         return min((window.step for window in newer), default=None)
 
@@ -184,7 +184,7 @@ class Stepless:
         if attempt.is_fenced(step):
             self._run.supersede(attempt, [piece])
         elif attempt.has_closed(step):
-            self._late.join(attempt, step, piece)
+            self._late.place(attempt, step, piece)
         else:
             self._open.keep(attempt, self._open.window(attempt, step), piece)
 
@@ -229,7 +229,7 @@ class Stepless:
     def _to_window(self, attempt: Attempt, start: int, width: float, piece: Piece, sent: Sent | None) -> None:
         if attempt.has_closed(start):
             if sent is None:
-                self._late.join(attempt, start, piece)
+                self._late.place(attempt, start, piece)
             else:
                 self._late.add(attempt, start, piece, sent)
             return

@@ -236,8 +236,11 @@ class WriterState:
             setattr(self, name, value)
 
     def shut_down(self, shutdown_message: ShutdownMessage) -> None:
-        """Note its last record; only the first of several running numbers that say so counts as new."""
-        self.shutdown_message = shutdown_message
+        """Note its last record; of several the one that it sent last counts, in whatever order they arrive."""
+        # A second one has what was refused or held up meanwhile (docs/protocol.md §4.10), and a Collector may let it
+        # overtake the first, which knows of none of that.
+        if self.shutdown_message is None or self.shutdown_message.seq < shutdown_message.seq:
+            self.shutdown_message = shutdown_message
 
     @property
     def child(self) -> bool:

@@ -33,6 +33,20 @@ def test_a_rank_that_comes_back_alone_does_not_fence_those_that_go_on() -> None:
     assert {record.attempt for record in service.steps()} == {0}
 
 
+@pytest.mark.parametrize("after_s", [1, 5])
+def test_a_step_of_an_axis_that_only_a_replaced_rank_was_on_does_not_wait_for_it(after_s: int) -> None:
+    service, actors = Service(), life("a", world=2)
+    service.take(*[rank.step(0, {"x": 1.0}) for rank in actors])
+    service.take(actors[1].record(0, {"accuracy": 0.5}, axis="eval"))
+    service.wait(after_s, actors[0])
+    back = Rank(1, world_size=2, instance="b-1", clock=service.now)
+    service.take(back.step(1, {"x": 1.0}), actors[0].step(1, {"x": 1.0}))
+
+    service.wait(4, actors[0], back)
+
+    assert service.rows(axis="eval") == {0: {"eval/accuracy": 0.5}}
+
+
 def a_pool_at_work(service: Service) -> list[Rank]:
     """Return two actors on a machine that have done ten steps."""
     actors = life("a", world=2, boot="b")

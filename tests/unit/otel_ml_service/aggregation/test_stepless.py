@@ -6,6 +6,7 @@ from itertools import permutations
 
 import pytest
 
+from otel_ml.wire.reduction import Reduction
 from otel_ml_service.aggregation.observation import Observation
 from otel_ml_service.aggregation.settings import EngineSettings
 from otel_ml_service.aggregation.stepless import NO_STEP
@@ -97,6 +98,22 @@ def test_what_a_process_without_steps_records_is_in_the_row_of_that_time_whateve
     assert {step: row.get("v") for step, row in service.rows().items()} == {0: 0.0, 1: 1.0, 2: 2.0, 3: None}
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_row_that_came_late_hides_no_row_from_what_is_recorded_without_steps(restart: bool) -> None:
+    service, trainer, child = Service(), Rank(0), Rank(1, parent="trainer-0")
+    for step in (0, 2, 3, 4, 5, 1):
+        trainer.clock = START + 10 * step
+        service.take(trainer.step(step, {"x": 1.0}))
+    if restart:
+        service.restart()
+
+    child.clock = START + 35
+    service.take(child.record(None, {"v": 1.0}), trainer.bye(), child.bye())
+    service.wait(60)
+
+    assert [step for step, row in service.rows().items() if "v" in row] == [4]
+
+
 def test_a_rank_that_never_sets_a_step_is_in_the_rows_of_those_that_do() -> None:
     service, leader, follower = Service(), Rank(0), Rank(1)
     for step in range(60):
@@ -135,6 +152,32 @@ def test_a_process_that_never_has_a_step_is_seen_while_it_runs() -> None:
     assert len(windows) >= 60
     assert {row["x"] for row in windows.values()} == {0.5}
     assert service.rows() == {}
+
+
+def test_a_process_that_says_how_it_reduces_and_never_has_a_step_is_seen_while_it_runs() -> None:
+    service, rank = Service(), Rank(0)
+    service.take([beat._replace(declared=(("x", Reduction.parse("max")),)) for beat in rank.waits()])  # type: ignore[union-attr]
+    for _ in range(80):
+        service.wait(1)
+        rank.clock = service.now
+        service.take(rank.record(None, {"x": 1.0}, "max"))
+
+    assert len(service.rows(axis="time")) >= 60
+
+
+def test_what_belongs_to_a_step_of_which_no_fold_state_is_left_comes_too_late_and_changes_nothing() -> None:
+    service, trainer, late = Service(EngineSettings(retained_steps=1, closed_bytes=0)), Rank(0), Rank(1)
+    for step in range(6):
+        service.take(trainer.step(step, {"x": 1.0}))
+
+    service.take(late.record(None, {"x": 5.0, "new": 2.0}), late.step(0, {"y": 1.0}), trainer.bye(), late.bye())
+    service.wait(60)
+
+    assert service.rows()[0] == {"x": 1.0, "new": 2.0, "y": 1.0}
+    assert service.engine.status.lost == {"too_late": 1}
+    assert [(sent.step, sent.partials.series[0].name) for outcome in service.outcomes for sent in outcome.too_late] == [
+        (0, "x")
+    ]
 
 
 def test_what_waits_for_a_step_is_bounded_in_memory() -> None:
