@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tracking.as_number import without_dimensions
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.flatten import leaves
 
@@ -134,7 +135,7 @@ def _scalar(value: Any) -> Any:
         return value
     if not _has_one_element(value) or _is_text(value):
         return None
-    return value.reshape(()) if len(value.shape) else value
+    return without_dimensions(value) if len(value.shape) else value
 
 
 def _has_one_element(value: Any) -> bool:
