@@ -60,6 +60,19 @@ def test_a_list_of_numbers_on_a_device_is_a_distribution_and_nothing_waits(captu
     assert sum(events(captured, "histogram")["norms"].body["counts"]) == 2
 
 
+def test_what_is_to_be_looked_at_is_kept_where_it_is_set_in_the_summary(captured: Capture) -> None:
+    run = wandb.init()
+    run.log({"loss": 1.0}, step=4)
+    run.summary["weights"] = wandb.Histogram([1.0, 2.0])
+    run.summary.update({"worst": wandb.Table(columns=["a"], data=[[1]]), "end": {"first": [wandb.Image(np.eye(4))]}})
+    run.summary["note"] = "kept"
+
+    assert sum(events(captured, "histogram")["weights"].body["counts"]) == 2
+    assert {"worst", "weights", "end.first"} <= {event.name for event in captured.events if event.step == 4}
+    assert params(captured) == {"summary": {"note": "kept"}}
+    assert sum(run.summary["weights"].histogram) == 2
+
+
 @pytest.mark.feature("N8", "yes", "figures and pictures with captions")
 def test_pictures_of_all_kinds_are_kept(captured: Capture, tmp_path: Path) -> None:
     Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg")
