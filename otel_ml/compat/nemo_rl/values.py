@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from otel_ml.compat.nemo_rl.flatten import flatten_dict
+from otel_ml.compat.tracking.as_number import without_dimensions
 
 __all__ = ["Values", "values_of"]
 
@@ -92,7 +93,7 @@ def _numbers(name: str, value: Any) -> Mapping[str, Any]:
         return {name: value}
     size = value.numel() if hasattr(value, "numel") else value.size
     if size == 1:
-        return {name: value.reshape(())}
+        return {name: without_dimensions(value)}
     if hasattr(value, "quantile"):  # a tensor, on whatever device it is
         return _named(name, _summary_of_tensor(value), value)
     return _named(name, _summary_of_array(np.asarray(value)), value)

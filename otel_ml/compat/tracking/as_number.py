@@ -10,7 +10,7 @@ from typing import Any
 from otel_ml.never_raises import call_site
 from otel_ml.warn_once import reporter
 
-__all__ = ["in_memory", "number_of_text", "plain_float", "scalars"]
+__all__ = ["in_memory", "number_of_text", "plain_float", "scalars", "without_dimensions"]
 
 
 def number_of_text(text: str) -> Any:
@@ -40,8 +40,22 @@ def scalars(row: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, str):
             found[name] = number_of_text(value)
         else:
-            found[name] = value.reshape(()) if shape and hasattr(value, "reshape") else value
+            found[name] = without_dimensions(value) if shape else value
     return found
+
+
+def without_dimensions(one: Any) -> Any:
+    """Return an array of one element, in whatever shape, as that element; anything else as it is.
+
+    Examples:
+        >>> without_dimensions([0.5])
+        [0.5]
+    """
+    try:
+        # pandas' own types do not know what they are without dimensions: asked for their element, some end the process.
+        return (one.to_numpy() if hasattr(one, "to_numpy") else one).reshape(())
+    except Exception:  # noqa: BLE001 (a list, or somebody's array; `otel_ml.log()` says what is wrong with it)
+        return one
 
 
 def in_memory(value: Any) -> Any:

@@ -25,6 +25,7 @@ __all__ = [
     "Video",
     "WBValue",
     "as_text",
+    "is_picture",
     "keep",
     "there",
 ]
@@ -307,6 +308,11 @@ def keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
         not_kept(f"{type(value).__name__} in {name!r}", f"{type(error).__name__}: {error}. It is left out.")
 
 
+def is_picture(value: Any) -> bool:
+    """Whether it is a figure of matplotlib, or a picture of Pillow."""
+    return hasattr(value, "savefig") or type(value).__module__.startswith("PIL.")
+
+
 def _keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
     if value is None:
         return
@@ -314,7 +320,7 @@ def _keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
         value.keep(name, step, axis)
     elif isinstance(value, str):
         otel_ml.log_text(name, value, step=step, axis=axis)
-    elif hasattr(value, "savefig") or type(value).__module__.startswith("PIL."):
+    elif is_picture(value):
         Image(value).keep(name, step, axis)
     elif hasattr(value, "itertuples"):
         otel_ml.log_table(name, value, step=step, axis=axis)

@@ -23,6 +23,7 @@ from otel_ml.compat.wandb.code_files import Chooses, code_of, is_code, is_of_a_r
 from otel_ml.compat.wandb.definitions import Definitions, Metric
 from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.media import keep
+from otel_ml.compat.wandb.media_of_summary import keep_media
 from otel_ml.compat.wandb.parameters import Config
 from otel_ml.compat.wandb.run_facts import InitArguments, RunFacts
 from otel_ml.compat.wandb.saved_files import SavedFiles
@@ -32,7 +33,6 @@ from otel_ml.wire.attributes import STEP_METRICS_PARAM
 from otel_ml.wire.summary_texts import SUMMARY_PARAM
 
 __all__ = ["Run"]
-
 
 _SET_AS = {"_describe_anew": "name", "_write_summary": "summary"}
 """Methods that are called where the program sets something, and what."""
@@ -382,10 +382,10 @@ class Run(RunFacts):
 
     @_inside
     def _write_summary(self, values: Mapping[str, Any]) -> None:
-        scalars, others = parted(values)
+        scalars, rest = parted(values)
         if scalars:
             self._run.summary(scalars)
-        if others:
+        if others := keep_media(rest, self._counts):
             otel_ml.log_params(others, prefix=SUMMARY_PARAM)
 
     def _so_far(self) -> dict[str, float]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tracking.as_number import without_dimensions
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.flatten import leaves
 
@@ -68,8 +70,33 @@ def parted(data: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         if scalar is not None:
             scalars[name] = scalar
         elif not isinstance(value, Mapping):  # an empty one
-            others[name] = _text_of_one(value)
+            others[name] = _numbers_of(value) if isinstance(value, (list, tuple)) else _text_of_one(value)
     return scalars, others
+
+
+def _numbers_of(items: Sequence[Any]) -> Any:
+    """Return a list of numbers of numpy or torch as plain ones, those on a device as one tensor; else it as it is."""
+    if not items or _IN_A_LIST.issuperset(map(type, items)):
+        return items
+    found = [_scalar(item) for item in items]
+    if any(one is None for one in found):
+        return items
+    if all(map(_is_in_memory, found)):
+        numbers = [_in_memory(one) for one in found]
+        return items if None in numbers else numbers
+    stacked = _stacked(found)
+    return items if stacked is None else stacked
+
+
+def _stacked(tensors: Sequence[Any]) -> Any:
+    """Return tensors of a device as one, for whose elements nothing waits; None of others."""
+    if not all(hasattr(one, "detach") for one in tensors):
+        return None
+    import torch
+
+    with suppress(Exception):  # of several devices
+        return torch.stack([tensor.detach() for tensor in tensors])
+    return None
 
 
 def _are_numbers(values: Iterable[Any]) -> bool:
@@ -134,7 +161,7 @@ def _scalar(value: Any) -> Any:
         return value
     if not _has_one_element(value) or _is_text(value):
         return None
-    return value.reshape(()) if len(value.shape) else value
+    return without_dimensions(value) if len(value.shape) else value
 
 
 def _has_one_element(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -148,24 +149,25 @@ class ProfiledActions:
         """Hear from now on what `profiler` is told."""
         if self._profiler is profiler:
             return
-        self._profiler, start, stop = profiler, profiler.start, profiler.stop
-
-        # Ours is inside of what the profiler measures: `time/data` is never more than what it says.
-        def started(action_name: str) -> None:
-            start(action_name)
-            if action_name.endswith(_FETCH):
-                self._fetching_since = perf_counter()
-
-        def stopped(action_name: str) -> None:
-            self._stopped(action_name)
-            stop(action_name)
-
-        profiler.start, profiler.stop = started, stopped
+        # Not of functions that are made here: a trainer that has been told of them is copied, or sent to a process.
+        self._profiler, start, stop = profiler, partial(self._start, profiler.start), partial(self._stop, profiler.stop)
+        profiler.start, profiler.stop = start, stop
 
     def fetched(self) -> float:
         """Return the seconds of fetching since this was asked last."""
         fetched, self._fetched = self._fetched, 0.0
         return fetched
+
+    # Ours is inside of what the profiler measures: `time/data` is never more than what it says.
+
+    def _start(self, start: Callable[[str], None], action_name: str) -> None:
+        start(action_name)
+        if action_name.endswith(_FETCH):
+            self._fetching_since = perf_counter()
+
+    def _stop(self, stop: Callable[[str], None], action_name: str) -> None:
+        self._stopped(action_name)
+        stop(action_name)
 
     def _stopped(self, action_name: str) -> None:
         if action_name.endswith(_FETCH) and self._fetching_since is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -79,3 +80,25 @@ def test_what_is_beside_a_number_without_a_float_is_recorded(captured: Capture) 
     assert captured.values("acc") == [0.5]
     assert [event.body for event in captured.events if event.name == "note"] == ["kept"]
     assert captured.values("huge") == []
+
+
+OF_PANDAS = {
+    "category": pd.Categorical([1.5]),
+    "period": pd.array(["2026-11"], dtype="period[M]"),
+    "numpy": pd.Series([1.5]).array,
+    "nullable": pd.array([1.5], dtype="Float64"),
+    "text": pd.array(["high"]),
+    "series": pd.Series([1.5]),
+}
+
+
+@pytest.mark.parametrize("one", OF_PANDAS.values(), ids=OF_PANDAS)
+def test_one_element_of_pandas_is_a_number_or_said_and_ends_no_process(captured: Capture, one: Any) -> None:
+    wandb.log({"odd": one, "loss": 1.0})
+    mlflow.log_metrics({"odd": one, "acc": 0.5}, step=7)
+    add_scalar("odd", one, 8)
+
+    expected = [1.5, 1.5, 1.5] if 1.5 in list(one) else []
+    assert captured.values("odd") == expected
+    assert (captured.values("loss"), captured.values("acc")) == ([1.0], [0.5])
+    assert bool(captured.notices) == (not expected)

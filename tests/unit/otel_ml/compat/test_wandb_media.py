@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from otel_ml.compat import wandb
 from otel_ml.testing import Capture, capture
+from tests.fake_cuda import FakeCuda
 from tests.unit.otel_ml.compat.recorded import events, params
 
 
@@ -34,6 +36,41 @@ def test_lists_of_numbers_are_distributions_and_other_lists_are_texts(captured: 
         "mixed": "(1, 'b')",
         "nothing": "[]",
     }
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[np.float32(1), np.float32(3)], [torch.tensor(1.0), torch.tensor([3.0], requires_grad=True)], (1, np.int64(3))],
+    ids=["numpy", "torch", "mixed"],
+)
+def test_a_list_of_numbers_of_numpy_or_torch_is_a_distribution(captured: Capture, numbers: Any) -> None:
+    wandb.init()
+    wandb.log({"norms": numbers})
+
+    assert sum(events(captured, "histogram")["norms"].body["counts"]) == 2
+    assert wandb.summary["norms"] == [1.0, 3.0]
+    assert (captured.notices, events(captured, "text")) == ([], {})
+
+
+def test_a_list_of_numbers_on_a_device_is_a_distribution_and_nothing_waits(captured: Capture, cuda: FakeCuda) -> None:
+    wandb.init()
+    wandb.log({"norms": [cuda.tensor(1.0), cuda.tensor(3.0)]})
+    assert cuda.waits == []
+
+    assert sum(events(captured, "histogram")["norms"].body["counts"]) == 2
+
+
+def test_what_is_to_be_looked_at_is_kept_where_it_is_set_in_the_summary(captured: Capture) -> None:
+    run = wandb.init()
+    run.log({"loss": 1.0}, step=4)
+    run.summary["weights"] = wandb.Histogram([1.0, 2.0])
+    run.summary.update({"worst": wandb.Table(columns=["a"], data=[[1]]), "end": {"first": [wandb.Image(np.eye(4))]}})
+    run.summary["note"] = "kept"
+
+    assert sum(events(captured, "histogram")["weights"].body["counts"]) == 2
+    assert {"worst", "weights", "end.first"} <= {event.name for event in captured.events if event.step == 4}
+    assert params(captured) == {"summary": {"note": "kept"}}
+    assert sum(run.summary["weights"].histogram) == 2
 
 
 @pytest.mark.feature("N8", "yes", "figures and pictures with captions")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import time
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -134,3 +136,21 @@ def test_a_batch_that_the_module_skips_ends_with_its_epoch(line: ModuleType, ote
         timed = {point.step: point for point in otel_ml_capture.points if point.name == name}
         assert timed[2].value < 5 * WORKS_S
         assert sum(point.count for point in timed.values()) == 6  # of each epoch two batches, and what began the third
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))], ids=["copy", "pickle"]
+)
+def test_a_timed_trainers_parts_are_copied_and_pickled_and_the_copy_tells_its_own_timing(
+    line: ModuleType, otel_ml_capture: Capture, copied: Any
+) -> None:
+    timing, profiler = line.OtelMLTiming(), line.profilers.SimpleProfiler()
+    fitted = line.trainer(logger=False, callbacks=[timing], enable_checkpointing=False, profiler=profiler)
+    fitted.fit(line.Line(), line.loader())
+    timing._actions.fetched()
+
+    twin, its_profiler = copied((timing, profiler))
+    with its_profiler.profile("[_TrainingEpochLoop].train_dataloader_next"):
+        pass
+    assert twin._actions.fetched() > 0
+    assert timing._actions.fetched() == 0
