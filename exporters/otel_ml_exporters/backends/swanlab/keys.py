@@ -9,7 +9,7 @@ from itertools import count
 from otel_ml.wire.safe_names import unique_identifier
 from otel_ml_exporters.records import StepRecord
 
-__all__ = ["NAMES", "Names", "corrected_key", "identifier", "metric_key"]
+__all__ = ["NAMES", "Names", "identifier", "metric_key"]
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_+.\-]")
 _OWN = "__swanlab__"
@@ -68,18 +68,6 @@ def metric_key(key: str, record: StepRecord) -> str:
     if record.axis == "time":
         key = f"{key}/over_time"
     return f"{key}/attempt_{record.attempt}" if record.attempt else key
-
-
-def corrected_key(key: str, step: int, corrected: Mapping[str, int]) -> tuple[str, dict[str, int]]:
-    """Return the metric of a correction, and the counts with it.
-
-    Examples:
-        >>> corrected_key("loss", 4, {"loss@4": 1})
-        ('loss/amended_2', {'loss@4': 2})
-    """
-    place = f"{key}@{step}"
-    number = corrected.get(place, 0) + 1
-    return f"{key}/amended" + (f"_{number}" if number > 1 else ""), {**corrected, place: number}
 
 
 def identifier(text: str, limit: int = 100) -> str:
