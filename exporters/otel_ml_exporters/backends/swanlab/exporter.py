@@ -40,10 +40,10 @@ class SwanlabExporter(Exporter):
     `<name>/amended`, a restarted job's attempt is `<name>/attempt_<n>`, and values without a step are
     `<name>/over_time`, whose steps are seconds.
     **Non-finite values**: NaN and ±Inf, as doubles; in the config as texts.
-    **Names**: as published; those that begin or end with `.` or `/`, or have more than 448 characters, get `metric/` in
-    front and lose these ends, and a number where another one has that key. The config's `otel_ml/names` says what each
-    was, and otel_ml reports it once. Projects and run ids with characters that SwanLab refuses get a replacement that
-    ends in a hash.
+    **Names**: as published; those that begin or end with `.` or `/`, have more than 448 characters, begin with
+    `summary/`, or end as a correction, an attempt or `over_time` does, get `metric/` in front, lose these ends, and end
+    in a hash. The config's `otel_ml/names` says what each was, and otel_ml reports it once. Projects and run ids with
+    characters that SwanLab refuses get a replacement that ends in a hash.
     """
 
     def __init__(self, *, every: int = 1) -> None:

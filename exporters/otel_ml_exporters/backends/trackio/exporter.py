@@ -45,9 +45,10 @@ class TrackioExporter(Exporter):
     **Ordering**: by `seq`, with the record's time. A correction is a further row with `otel_ml/amendment`.
     **Non-finite values**: NaN and ±Inf, which Trackio stores as the texts "NaN", "Infinity", "-Infinity" and reads as
     numbers.
-    **Names**: as published; `project`, `run`, `timestamp`, `step`, `time`, `metrics` and what begins with `__` become
-    `metric/<name>`; the config's `otel_ml/names` says what each was, and otel_ml reports it once. Projects with
-    characters that Trackio drops get a replacement that ends in a hash.
+    **Names**: as published; `project`, `run`, `timestamp`, `step`, `time`, `metrics`, what begins with `__` or
+    `summary/`, and what is one of these keys already, become `metric/<name>`; the config's `otel_ml/names` says what
+    each was, and otel_ml reports it once. Projects with characters that Trackio drops get a replacement that ends in a
+    hash.
     """
 
     max_delay = 0.5
