@@ -30,6 +30,17 @@ __all__ = ["TrackioExporter"]
 NAMES = "otel_ml/names"
 """Entry of the config: `{"key in Trackio": "name as it was recorded"}`, of those that differ."""
 
+_OF_THE_RECORDS = (
+    ValueError,
+    TypeError,
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.NotSupportedError,
+    sqlite3.ProgrammingError,
+)
+"""What is wrong with what is written; else the file is: locked, damaged, without space."""
+
 _MEDIA = (Text, Table, Image, Audio, HistogramValue)
 
 
@@ -139,7 +150,7 @@ def _translated() -> Iterator[None]:
         yield
     except OtelMLError:
         raise
-    except (OSError, sqlite3.OperationalError) as error:
-        raise RetryableExportError(f"Trackio: {error}") from error
-    except (ValueError, TypeError, sqlite3.Error) as error:
+    except _OF_THE_RECORDS as error:
         raise PermanentExportError(f"Trackio: {type(error).__name__}: {error}") from error
+    except (OSError, sqlite3.Error) as error:
+        raise RetryableExportError(f"Trackio: {error}") from error
