@@ -37,9 +37,12 @@ def test_a_damaged_project_refuses_no_record(tmp_path: Path) -> None:
     damaged = tmp_path / "digits.db"
     damaged.write_bytes(b"a power cut has left this" * 400)
 
-    with closing(sqlite3.connect(damaged)) as database:
-        with pytest.raises(RetryableExportError, match="not a database"), _translated():
-            database.execute("SELECT * FROM metrics")
+    with (
+        closing(sqlite3.connect(damaged)) as database,
+        pytest.raises(RetryableExportError, match="not a database"),
+        _translated(),
+    ):
+        database.execute("SELECT * FROM metrics")
 
 
 def test_values_that_a_project_does_not_take_are_refused(tmp_path: Path) -> None:
