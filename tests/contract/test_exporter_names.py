@@ -85,6 +85,54 @@ TAKEN = {case.id: set[str]() for case in CASES} | {"mlflow": {"loss_percent"}}
 """Names that others had taken."""
 
 
+LOOK_ALIKE = {
+    "_step": "metric/_step", "step": "metric/step", "__x": "metric/__x", "./loss": "metric/loss", "end/": "metric/end",
+    "mfu(%)": "mfu_percent", "val/AR@100": "val/AR_at_100", "a:b": "a_b", "/absolute//x": "absolute/x", "../up": "up",
+    "n" * 600: f"metric/{'n' * 441}", "_timestamp": "metric/metric/_timestamp",
+}  # fmt: skip
+"""Names, and what a backend that does not take them could call them."""
+
+
+@pytest.mark.parametrize("is_reversed", [False, True], ids=["the changed name first", "the unchanged name first"])
+@storing("scalars")
+def test_a_name_stays_another_one_than_that_which_a_changed_name_resembles(
+    case: Case, is_reversed: bool, run_dir: Path
+) -> None:
+    lives = [dict.fromkeys(LOOK_ALIKE, 1.0), dict.fromkeys(LOOK_ALIKE.values(), 2.0)]
+    in_order = lives[::-1] if is_reversed else lives
+
+    batches: list[list[Record]] = [[step(seq, 1, values)] for seq, values in enumerate(in_order, start=1)]
+
+    stored, _ = exported(case, run_dir, *batches)
+
+    names = originals(stored)
+    found = [(names.get(name, name), value) for name, _, _, value in stored.scalars]
+    assert sorted(found) == sorted(item for values in lives for item in values.items())
+
+
+NOT_TENSORBOARD = [case for case in CASES if case.id != "tensorboard"]  # in whose tags any name is a name
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in NOT_TENSORBOARD if "summary" in case.stores], ids=lambda case: case.id
+)
+def test_a_metric_stays_another_one_than_a_final_value_or_a_correction_that_is_called_so(
+    case: Case, run_dir: Path
+) -> None:
+    resembling = {"summary/loss": 2.0, "loss/amended": 3.0, "loss/attempt_1": 4.0, "loss/over_time": 5.0}
+    first: list[Record] = [step(1, 3, {"loss": 1.0, **resembling}), step(2, 3, {"loss": 1.5}, amendment=True)]
+    further: list[Record] = [step(3, 3, {"loss": 6.0}, attempt=1), Summary(4, AT, {"loss": 7.0})]
+
+    stored, _ = exported(case, run_dir, first, further)
+
+    names = originals(stored)
+    found = [(names.get(name, name), value) for name, _, _, value in stored.scalars if value != 6.0]
+    assert sorted(found) == sorted({"loss": 1.0, **resembling}.items())
+    summary = stored.other["summary"]
+    assert isinstance(summary, dict)
+    assert list(summary.values()) == [7.0]
+
+
 @storing("params")
 def test_a_parameter_and_a_final_value_are_stored_as_they_were_written_or_with_what_they_were(
     case: Case, run_dir: Path

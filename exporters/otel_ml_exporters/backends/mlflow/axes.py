@@ -48,17 +48,11 @@ class Axes:
 
     def key(self, name: str, axis: str) -> str:
         """Return the metric's key: its name, or `<name>/over_<axis>` where another axis has that name already."""
-        fit = self._fit(name)
-        key = fit if self._axis.get(fit, axis) == axis else self._fit(f"{name}/over_{axis}")
-        self._note(key, axis)
-        return key
+        return self._own_key(name, axis, after=f"/over_{axis}")
 
     def summary_key(self, name: str) -> str:
         """Return the key of a final value: its name, or `summary/<name>` where that is a metric of an axis."""
-        fit = self._fit(name)
-        key = fit if self._axis.get(fit, SUMMARY) == SUMMARY else self._fit(f"summary/{name}")
-        self._note(key, SUMMARY)
-        return key
+        return self._own_key(name, SUMMARY, before="summary/")
 
     @property
     def unwritten(self) -> dict[str, str]:
@@ -68,6 +62,14 @@ class Axes:
     def mark_written(self) -> None:
         """Note that `unwritten` is stored."""
         self._changed.clear()
+
+    def _own_key(self, name: str, axis: str, before: str = "", after: str = "") -> str:
+        key = self._fit(name)
+        while self._axis.get(key, axis) != axis:  # more than once where a metric is called as what is made here
+            name = f"{before}{name}{after}"
+            key = self._fit(name)
+        self._note(key, axis)
+        return key
 
     def _note(self, key: str, axis: str) -> None:
         if key in self._axis:

@@ -20,8 +20,9 @@ from otel_ml_exporters.errors import ExportError, PermanentExportError, Retryabl
 
 __all__ = ["Client"]
 
-# OTLP 1.x, “Retryable Response Codes”; and credentials that are not taken, which somebody may put right (ADR 0024).
-_PASSING_STATUS = frozenset({401, 403, 407, 429, 502, 503, 504})
+# OTLP 1.x, “Retryable Response Codes”; credentials that are not taken, which somebody may put right (ADR 0024); and a
+# request that came too slowly, or too early.
+_PASSING_STATUS = frozenset({401, 403, 407, 408, 425, 429, 502, 503, 504})
 _MOST_ANSWERED = 4096
 _MOST_ACKNOWLEDGED = 4 * 2**20
 """Bytes of a refusal, and of what acknowledges: a page of a proxy may be of any size, and has to be told from that."""
@@ -105,7 +106,7 @@ class Client:
         message = f"OTLP: {self._to.shown} answered {error.code} {error.reason}" + (
             f": {said!r:.200}." if said else "."
         )
-        if error.code in _PASSING_STATUS or 300 <= error.code < 400:
+        if error.code in _PASSING_STATUS or 300 <= error.code < 400 or _is_of_a_proxy(error):
             return RetryableExportError(message, retry_after=_seconds(error.headers.get("retry-after")))
         return PermanentExportError(message)
 
@@ -115,6 +116,12 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: object, **__: object) -> None:
         """Follow none: the answer is an error then."""
+
+
+def _is_of_a_proxy(error: urllib.error.HTTPError) -> bool:
+    """Whether a page says that there is nobody to ask, or that nobody answers: no receiver has seen the request."""
+    is_page = error.headers.get_content_type() == "text/html"
+    return is_page and (error.code == http.HTTPStatus.NOT_FOUND or error.code >= http.HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _seconds(retry_after: str | None) -> float | None:

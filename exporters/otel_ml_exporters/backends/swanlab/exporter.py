@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from otel_ml.exceptions import ConfigError
-from otel_ml_exporters.backends.swanlab.keys import NAMES, Names, corrected_key, identifier, metric_key
+from otel_ml_exporters.backends.swanlab.keys import NAMES, Names, identifier, metric_key
 from otel_ml_exporters.backends.swanlab.messages import Messages
 from otel_ml_exporters.backends.swanlab.run_file import Mark, RunFile
 from otel_ml_exporters.errors import on_disk
@@ -40,10 +40,10 @@ class SwanlabExporter(Exporter):
     `<name>/amended`, a restarted job's attempt is `<name>/attempt_<n>`, and values without a step are
     `<name>/over_time`, whose steps are seconds.
     **Non-finite values**: NaN and ±Inf, as doubles; in the config as texts.
-    **Names**: as published; those that begin or end with `.` or `/`, or have more than 448 characters, get `metric/` in
-    front and lose these ends, and a number where another one has that key. The config's `otel_ml/names` says what each
-    was, and otel_ml reports it once. Projects and run ids with characters that SwanLab refuses get a replacement that
-    ends in a hash.
+    **Names**: as published; those that begin or end with `.` or `/`, have more than 448 characters, begin with
+    `summary/`, or end as a correction, an attempt or `over_time` does, get `metric/` in front, lose these ends, and end
+    in a hash. The config's `otel_ml/names` says what each was, and otel_ml reports it once. Projects and run ids with
+    characters that SwanLab refuses get a replacement that ends in a hash.
     """
 
     def __init__(self, *, every: int = 1) -> None:
@@ -147,6 +147,7 @@ class _Writer:
             return
         out: list[bytes] = []
         mark = self.file.mark
+        self.file.corrections.forget_new()
         for record in new:
             handler = self._handlers.get(type(record))
             if handler is not None:
@@ -163,15 +164,14 @@ class _Writer:
         self.file.close()
 
     def _step(self, record: StepRecord, mark: Mark, out: list[bytes]) -> Mark:
-        corrected = dict(mark.amended)
         number = mark.number
         for name, value in record.values.items():
             key = metric_key(self.names.key(name), record)
             if record.amendment:
-                key, corrected = corrected_key(key, record.step, corrected)
+                key = self.file.corrections.key(key, record.step)
             out.append(self._messages.scalar(number, key, record.step, record.time, float(value)))
             number += 1
-        return replace(mark, number=number, amended=corrected)
+        return replace(mark, number=number)
 
     def _summary(self, record: Summary, mark: Mark, out: list[bytes]) -> Mark:
         for at, (name, value) in enumerate(record.values.items()):

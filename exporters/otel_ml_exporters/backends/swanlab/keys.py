@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import count
 
 from otel_ml.wire.safe_names import unique_identifier
+from otel_ml.wire.short_digest import short_digest
 from otel_ml_exporters.records import StepRecord
 
-__all__ = ["NAMES", "Names", "corrected_key", "identifier", "metric_key"]
+__all__ = ["NAMES", "Names", "identifier", "metric_key"]
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_+.\-]")
 _OWN = "__swanlab__"
@@ -19,13 +19,15 @@ _OWN = "__swanlab__"
 NAMES = "otel_ml/names"
 """Entry of the config: `{"key in SwanLab": "name as it was recorded"}`, of those that differ."""
 
-_MAX_KEY = 512
-_SUFFIX_LENGTH = 64
-"""Characters for what tells a key from others: an attempt, a correction, a number."""
+_DERIVED = re.compile(r"\Asummary/|/(?:over_time|attempt_\d+|amended(?:_\d+)?)\Z")
+"""What is made here of a metric's key: a name that is written so would be another metric's correction."""
+
+_MAX_NAME = 512 - 64
+"""SwanLab's limit without the characters for what tells a key from others: an attempt, a correction."""
 
 
 class Names:
-    """Gives every name a key that SwanLab takes.
+    """Gives every name a key that SwanLab takes, and that is no other name's.
 
     Args:
         keys: key → name, of those that differed so far.
@@ -36,24 +38,27 @@ class Names:
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         self.mapped = {name: key for key, name in keys.items()}
+        self._keys = set(keys)
 
     def key(self, name: str) -> str:
-        """Return the key of a name, the same each time.
+        """Return the key of a name, the same each time, in any order and after a restart.
 
         Examples:
             >>> names = Names({})
-            >>> [names.key(name) for name in ("mAP@[0.5:0.95]", "./loss", "loss/", "metric")]
-            ['mAP@[0.5:0.95]', 'metric/loss', 'metric/loss_2', 'metric']
+            >>> [names.key(name) for name in ("mAP@[0.5:0.95]", "./loss", "metric/loss", "loss/amended")]
+            ['mAP@[0.5:0.95]', 'metric/loss-6bcb4330', 'metric/loss', 'metric/loss/amended-f8d891b6']
         """
-        is_own = name.startswith(_OWN)
-        if name == name.strip("./") and not is_own and len(name) <= _MAX_KEY - _SUFFIX_LENGTH:
+        if name not in self.mapped and self._fits(name):
             return name
         if name not in self.mapped:
-            wanted = f"metric/{name.strip('./')}"[: _MAX_KEY - _SUFFIX_LENGTH].rstrip("./")
-            numbered = (wanted if number == 1 else f"{wanted}_{number}" for number in count(1))
-            taken = set(self.mapped.values())
-            self.mapped[name] = next(key for key in numbered if key not in taken)
+            begin = f"metric/{name.strip('./')}"[: _MAX_NAME - 9].rstrip("./")
+            key = self.mapped[name] = f"{begin}-{short_digest(name)}"
+            self._keys.add(key)
         return self.mapped[name]
+
+    def _fits(self, name: str) -> bool:
+        is_taken = name.startswith(_OWN) or _DERIVED.search(name) or name in self._keys
+        return name == name.strip("./") and not is_taken and len(name) <= _MAX_NAME
 
 
 def metric_key(key: str, record: StepRecord) -> str:
@@ -68,18 +73,6 @@ def metric_key(key: str, record: StepRecord) -> str:
     if record.axis == "time":
         key = f"{key}/over_time"
     return f"{key}/attempt_{record.attempt}" if record.attempt else key
-
-
-def corrected_key(key: str, step: int, corrected: Mapping[str, int]) -> tuple[str, dict[str, int]]:
-    """Return the metric of a correction, and the counts with it.
-
-    Examples:
-        >>> corrected_key("loss", 4, {"loss@4": 1})
-        ('loss/amended_2', {'loss@4': 2})
-    """
-    place = f"{key}@{step}"
-    number = corrected.get(place, 0) + 1
-    return f"{key}/amended" + (f"_{number}" if number > 1 else ""), {**corrected, place: number}
 
 
 def identifier(text: str, limit: int = 100) -> str:

@@ -30,6 +30,17 @@ __all__ = ["TrackioExporter"]
 NAMES = "otel_ml/names"
 """Entry of the config: `{"key in Trackio": "name as it was recorded"}`, of those that differ."""
 
+_OF_THE_RECORDS = (
+    ValueError,
+    TypeError,
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.NotSupportedError,
+    sqlite3.ProgrammingError,
+)
+"""What is wrong with what is written; else the file is: locked, damaged, without space."""
+
 _MEDIA = (Text, Table, Image, Audio, HistogramValue)
 
 
@@ -45,9 +56,10 @@ class TrackioExporter(Exporter):
     **Ordering**: by `seq`, with the record's time. A correction is a further row with `otel_ml/amendment`.
     **Non-finite values**: NaN and ±Inf, which Trackio stores as the texts "NaN", "Infinity", "-Infinity" and reads as
     numbers.
-    **Names**: as published; `project`, `run`, `timestamp`, `step`, `time`, `metrics` and what begins with `__` become
-    `metric/<name>`; the config's `otel_ml/names` says what each was, and otel_ml reports it once. Projects with
-    characters that Trackio drops get a replacement that ends in a hash.
+    **Names**: as published; `project`, `run`, `timestamp`, `step`, `time`, `metrics`, what begins with `__` or
+    `summary/`, and what is one of these keys already, become `metric/<name>`; the config's `otel_ml/names` says what
+    each was, and otel_ml reports it once. Projects with characters that Trackio drops get a replacement that ends in a
+    hash.
     """
 
     max_delay = 0.5
@@ -138,7 +150,7 @@ def _translated() -> Iterator[None]:
         yield
     except OtelMLError:
         raise
-    except (OSError, sqlite3.OperationalError) as error:
-        raise RetryableExportError(f"Trackio: {error}") from error
-    except (ValueError, TypeError, sqlite3.Error) as error:
+    except _OF_THE_RECORDS as error:
         raise PermanentExportError(f"Trackio: {type(error).__name__}: {error}") from error
+    except (OSError, sqlite3.Error) as error:
+        raise RetryableExportError(f"Trackio: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,8 @@ AMENDMENT = "otel_ml/amendment"
 
 Media = Text | Table | Image | Audio | HistogramValue
 
-_RESERVED = frozenset({"project", "run", "timestamp", "step", "time", "metrics"})
-"""Names that `trackio.log()` refuses; its readers write over them."""
+_RESERVED = re.compile(r"(?:metric/)*(?:(?:project|run|timestamp|step|time|metrics)\Z|__|summary/)")
+"""Names that `trackio.log()` refuses, as its readers write over them; those of final values; what is made of both."""
 
 MAX_BINS = 512
 """`trackio.Histogram` takes no more."""
@@ -26,10 +27,10 @@ def metric_key(name: str) -> str:
     """Return a metric's name in a row.
 
     Examples:
-        >>> metric_key("train/loss"), metric_key("step"), metric_key("__x")
-        ('train/loss', 'metric/step', 'metric/__x')
+        >>> metric_key("train/loss"), metric_key("step"), metric_key("metric/step"), metric_key("__x")
+        ('train/loss', 'metric/step', 'metric/metric/step', 'metric/__x')
     """
-    return f"metric/{name}" if name in _RESERVED or name.startswith("__") else name
+    return f"metric/{name}" if _RESERVED.match(name) else name
 
 
 def renamed_in(record: Record) -> dict[str, str]:

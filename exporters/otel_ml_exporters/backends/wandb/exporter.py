@@ -15,11 +15,11 @@ Ordering:
 Non-finite values:
     NaN and ±Inf are stored as such; in config and summary as the texts "NaN", "Infinity", "-Infinity".
 Names:
-    As published; `_step`, `_timestamp`, `_runtime`, `_wandb` become `metric/<name>`, and `*` is `star` with a hash: W&B
-    takes it for all names that begin so. Names of images, texts, tables and sounds are cut where they are too long for
-    the file that W&B makes. The config's `otel_ml/names` says what each was, and otel_ml reports it once. Run, project
-    and artifact names with characters that W&B refuses get a replacement that ends in a hash; the artifact's metadata
-    have the `name`.
+    As published; `_step`, `_timestamp`, `_runtime`, `_wandb`, and what is one of their keys already, become
+    `metric/<name>`, and `*` is `star` with a hash: W&B takes it for all names that begin so. Names of images, texts,
+    tables and sounds are cut where they are too long for the file that W&B makes. The config's `otel_ml/names` says
+    what each was, and otel_ml reports it once. Run, project and artifact names with characters that W&B refuses get a
+    replacement that ends in a hash; the artifact's metadata have the `name`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from typing import Any, NoReturn
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.quantities import seconds
+from otel_ml_exporters.backends.wandb.changed_names import ChangedNames
 from otel_ml_exporters.backends.wandb.connection import MODES
 from otel_ml_exporters.backends.wandb.errors import export_error
 from otel_ml_exporters.backends.wandb.open_run import OpenRun, Options, foreseen_notice, load_wandb, open_run, tags_of
@@ -118,6 +119,7 @@ class WandbExporter(Exporter):
                     opened.position or 0,
                     self._names,
                     StepMetrics(run.folder("wandb") / "step_metrics.json"),
+                    ChangedNames(run.folder("wandb") / "names.json"),
                 )
         except PermanentExportError as error:
             raise ConfigError(f"wandb: cannot open the run: {error.sentence}", slug="exporter-failing") from error

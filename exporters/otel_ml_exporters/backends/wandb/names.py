@@ -17,7 +17,10 @@ _MAX_PART, _MAX_PATH = 150, 500
 MAX_ARTIFACT = 128
 """Characters of an artifact's name, and of a project's."""
 
-_OWN_KEYS = frozenset({"_step", "_timestamp", "_runtime", "_wandb"})
+_OWN_KEY = re.compile(r"(?:metric/)*(?:_step|_timestamp|_runtime|_wandb)")
+"""W&B's own four, and what they are written as: `metric/_step` is not to become `_step`'s key."""
+
+_OWN_PARAM = re.compile(r"(?:param/)*_wandb")
 
 
 def identifier(text: str, limit: int = 64) -> str:
@@ -36,23 +39,23 @@ def row_key(name: str) -> str:
     """Return a metric's key in a history row: W&B overwrites its own four, and takes `*` for all that begin so.
 
     Examples:
-        >>> row_key("mfu (%)"), row_key("_step"), row_key("lr*wd")
-        ('mfu (%)', 'metric/_step', 'lr_star_wd-a5db3324')
+        >>> row_key("mfu (%)"), row_key("_step"), row_key("metric/_step"), row_key("lr*wd")
+        ('mfu (%)', 'metric/_step', 'metric/metric/_step', 'lr_star_wd-a5db3324')
     """
     if "*" in name:
         return f"{readable(name, _STAR)}-{short_digest(name)}"
-    return f"metric/{name}" if name in _OWN_KEYS else name
+    return f"metric/{name}" if _OWN_KEY.fullmatch(name) else name
 
 
 def row_keys(names: Collection[str]) -> Collection[str]:
     """Return the keys of metrics in a history row, in the order of `names`."""
-    as_they_are = _OWN_KEYS.isdisjoint(names) and "*" not in "".join(names)
-    return names if as_they_are else [row_key(name) for name in names]
+    joined = "/".join(["", *names])  # a look at all of them at once: most rows have none to change
+    return [row_key(name) for name in names] if "/_" in joined or "*" in joined else names
 
 
 def param_key(name: str) -> str:
     """Return a parameter's key in the config, in which W&B has one of its own."""
-    return f"param/{name}" if name == "_wandb" else name
+    return f"param/{name}" if _OWN_PARAM.fullmatch(name) else name
 
 
 def media_key(name: str, limit: int = _MAX_PATH) -> str:

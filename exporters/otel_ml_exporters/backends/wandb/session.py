@@ -11,6 +11,7 @@ from typing import Any
 
 from otel_ml.wire.attributes import STEP_METRICS_PARAM, TIME_AXIS
 from otel_ml.wire.summary_texts import summary_texts
+from otel_ml_exporters.backends.wandb.changed_names import ChangedNames
 from otel_ml_exporters.backends.wandb.media import artifact, media
 from otel_ml_exporters.backends.wandb.names import media_key, param_key, row_key, row_keys, table_limit
 from otel_ml_exporters.backends.wandb.rows import (
@@ -53,20 +54,22 @@ class Session:
         position: `seq` of the last row that is stored already.
         names: most metrics of the run; W&B becomes slow for a whole project beyond 10,000.
         step_metrics: what metrics are drawn over that a script said so of.
+        changed_names: name → key, of those that W&B does not take as they are.
 
     Attributes:
         done: `seq` of the last record handed over.
         last_row: `_step` of the last row handed over.
-        mapped: name → key, of those that W&B does not take as they are.
     """
 
-    def __init__(self, run: Any, position: int, names: int, step_metrics: StepMetrics) -> None:
+    def __init__(
+        self, run: Any, position: int, names: int, step_metrics: StepMetrics, changed_names: ChangedNames
+    ) -> None:
         self._run = run
+        self._changed_names = changed_names
         self._step_metrics = step_metrics
         self._names = names
         self.done = position
         self.last_row = 0
-        self.mapped: dict[str, str] = {}
         self._axes: set[str] = set()
         self._drawn_over: dict[str, str] = {}
         self._metrics: set[str] = set()
@@ -84,6 +87,11 @@ class Session:
         # W&B draws a chart of each metric that is not hidden; what is said about a row is none of the user's.
         for key in (ATTEMPT, AMENDMENT):
             run.define_metric(key, hidden=True)
+
+    @property
+    def mapped(self) -> Mapping[str, str]:
+        """Name → key, of those that W&B does not take as they are."""
+        return self._changed_names.mapped
 
     def write(self, records: Sequence[Record]) -> None:
         """Hand over those of `records` that were not yet."""
@@ -154,10 +162,9 @@ class Session:
 
     def _note(self, keys: Iterable[tuple[str, str]]) -> None:
         """Keep what was not called by its name, here and in the run's config."""
-        new = {name: key for name, key in keys if name != key and name not in self.mapped}
-        if new:
-            self.mapped |= new
-            self._run.config.update({NAMES: {key: name for name, key in self.mapped.items()}}, allow_val_change=True)
+        if self._changed_names.learn(keys):
+            names = {key: name for name, key in self.mapped.items()}
+            self._run.config.update({NAMES: names}, allow_val_change=True)
 
     def _log_row(self, row: Mapping[str, Any], seq: int) -> None:
         self._run.log(row, step=seq, commit=True)

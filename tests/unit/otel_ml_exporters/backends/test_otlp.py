@@ -61,7 +61,7 @@ def test_two_runs_are_two_series_where_only_job_and_instance_become_labels(serve
     assert labels == [("trainer", "first"), ("trainer", "second")]
 
 
-@pytest.mark.parametrize("status", [401, 403, 407, 429, 502, 503, 504])
+@pytest.mark.parametrize("status", [401, 403, 407, 408, 425, 429, 502, 503, 504])
 def test_an_answer_that_passes_is_worth_another_try(server: OtlpServer, status: int) -> None:
     server.replies.append(Reply(status, {"retry-after": "7"}, b"busy"))
 
@@ -77,6 +77,9 @@ def test_an_answer_that_passes_is_worth_another_try(server: OtlpServer, status: 
         Reply(200, {"content-type": "text/html"}, b"<html>Please log in</html>"),
         Reply(200, {"content-type": "application/x-protobuf"}, b"<html>"),
         Reply(301, {"location": "http://127.0.0.1:9/v1/metrics"}),
+        Reply(404, {"content-type": "text/html; charset=utf-8"}, b"<html>no such host here</html>"),
+        Reply(500, {"content-type": "text/html"}, b"<html>something went wrong</html>"),
+        Reply(521, {"content-type": "text/html"}, b"<html>the web server is down</html>"),
     ],
 )
 def test_a_page_of_something_in_between_delivers_nothing(server: OtlpServer, reply: Reply) -> None:
@@ -89,6 +92,14 @@ def test_a_page_of_something_in_between_delivers_nothing(server: OtlpServer, rep
 @pytest.mark.parametrize("status", [400, 404, 500])
 def test_another_answer_is_final(server: OtlpServer, status: int) -> None:
     server.replies.append(Reply(status))
+
+    with pytest.raises(PermanentExportError, match=f"answered {status}"):
+        started(server.url).export([step(1, 1, {"loss": 0.5})])
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_a_page_that_says_the_request_itself_is_at_fault_is_final(server: OtlpServer, status: int) -> None:
+    server.replies.append(Reply(status, {"content-type": "text/html"}, b"<html>Request Entity Too Large</html>"))
 
     with pytest.raises(PermanentExportError, match=f"answered {status}"):
         started(server.url).export([step(1, 1, {"loss": 0.5})])

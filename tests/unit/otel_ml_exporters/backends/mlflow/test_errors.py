@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from types import ModuleType
 
 import pytest
@@ -82,6 +83,77 @@ def test_a_locked_database_is_retried(mlflow_exceptions: ModuleType) -> None:
         export_error(mlflow_exceptions.MlflowException(locked, error_code=TEMPORARILY_UNAVAILABLE)),
         RetryableExportError,
     )
+
+
+@pytest.mark.parametrize("kind", ["InterfaceError", "InternalError", "DatabaseError", "ProgrammingError"])
+def test_a_database_that_was_ill_is_retried_though_mlflow_calls_it_a_bad_request(
+    kind: str, mlflow_exceptions: ModuleType
+) -> None:
+    import sqlalchemy.exc
+
+    ill = getattr(sqlalchemy.exc, kind)("INSERT INTO metrics …", {}, Exception("connection already closed"))
+
+    assert type(export_error(as_its_server_says(ill, mlflow_exceptions))) is RetryableExportError
+
+
+@pytest.mark.parametrize("kind", ["DataError", "IntegrityError"])
+def test_values_that_a_database_does_not_take_are_given_up(kind: str, mlflow_exceptions: ModuleType) -> None:
+    import sqlalchemy.exc
+
+    refused = getattr(sqlalchemy.exc, kind)("INSERT INTO metrics …", {}, Exception("value out of range"))
+
+    assert type(export_error(as_its_server_says(refused, mlflow_exceptions))) is PermanentExportError
+
+
+def test_a_server_all_of_whose_connections_are_in_use_is_asked_again(mlflow_exceptions: ModuleType) -> None:
+    from mlflow.store.db.utils import _get_managed_session_maker
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.orm import sessionmaker
+    from sqlalchemy.pool import QueuePool
+
+    engine = create_engine("sqlite://", poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01)
+    session_of = _get_managed_session_maker(sessionmaker(bind=engine), "postgresql")
+    with engine.connect(), pytest.raises(mlflow_exceptions.MlflowException) as caught, session_of() as session:
+        session.execute(text("SELECT 1"))
+
+    assert caught.value.error_code == "BAD_REQUEST"
+    assert type(export_error(caught.value)) is RetryableExportError
+
+
+def as_its_server_says(error: Exception, mlflow_exceptions: ModuleType) -> Exception:
+    """Return what a client has of an error of SQLAlchemy's, other than that a database cannot be operated."""
+    from mlflow.protos.databricks_pb2 import BAD_REQUEST
+
+    said = mlflow_exceptions.MlflowException(message=error, error_code=BAD_REQUEST).serialize_as_json()
+    made: Exception = mlflow_exceptions.RestException(json.loads(said))
+    return made
+
+
+@pytest.mark.parametrize("status", [400, 404, 408, 413, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("page", ["<html>no healthy upstream</html>", "404 page not found"])
+def test_what_something_in_front_of_mlflow_answers_is_no_refusal(
+    status: int, page: str, mlflow_exceptions: ModuleType
+) -> None:
+    import requests
+    from mlflow.utils.rest_utils import verify_rest_response
+
+    answer = requests.Response()
+    answer.status_code, answer._content = status, page.encode()
+    with pytest.raises(mlflow_exceptions.MlflowException) as caught:
+        verify_rest_response(answer, "/api/2.0/mlflow/runs/log-batch")
+
+    assert type(export_error(caught.value)) is RetryableExportError
+
+
+def test_an_answer_that_is_no_json_is_no_refusal() -> None:
+    import requests
+
+    answer = requests.Response()
+    answer.status_code, answer._content = 200, b"<html>Please log in</html>"
+    with pytest.raises(ValueError, match="Expecting value") as caught:
+        answer.json()
+
+    assert type(export_error(caught.value)) is RetryableExportError
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("reset"), TimeoutError("slow"), OSError(28, "no space left")])

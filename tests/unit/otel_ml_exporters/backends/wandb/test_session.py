@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from otel_ml_exporters.backends.wandb import session as session_module
+from otel_ml_exporters.backends.wandb.changed_names import ChangedNames
 from otel_ml_exporters.backends.wandb.rows import fitting
 from otel_ml_exporters.backends.wandb.session import Session
 from otel_ml_exporters.backends.wandb.step_metrics import StepMetrics
@@ -51,7 +52,7 @@ def steps(*values: dict[str, float]) -> list[Record]:
 
 def test_of_a_row_with_more_metrics_than_there_is_room_for_those_are_lost_and_no_others(tmp_path: Path) -> None:
     history = History()
-    session = Session(history, 0, 2, StepMetrics(tmp_path / "step_metrics.json"))
+    session = Session(history, 0, 2, StepMetrics(tmp_path / "step_metrics.json"), ChangedNames(tmp_path / "names.json"))
 
     refused = delivered(session, steps({"m0": 1, "m1": 1}, {"m0": 2, "m2": 2}, {"m0": 3, "m2": 3, "m3": 3}, {"m1": 4}))
 
@@ -64,7 +65,9 @@ def test_a_row_that_is_too_large_takes_no_value_of_another_row_with_it(
 ) -> None:
     monkeypatch.setattr(session_module, "fitting", partial(fitting, limit=250))  # 10 MB take seconds
     history = History()
-    session = Session(history, 0, 100, StepMetrics(tmp_path / "step_metrics.json"))
+    session = Session(
+        history, 0, 100, StepMetrics(tmp_path / "step_metrics.json"), ChangedNames(tmp_path / "names.json")
+    )
 
     refused = delivered(session, steps({"m19": 1.0}, {f"m{n}": float(n) for n in range(20)}, {"m19": 3.0}))
 
