@@ -204,21 +204,6 @@ def test_what_a_receiver_refused_and_yet_passed_on_is_not_lost() -> None:
     assert lost(service) == {}
 
 
-@pytest.mark.parametrize("overtakes", [False, True])
-def test_of_two_goodbyes_of_a_writer_the_later_one_counts_in_whatever_order_they_arrive(overtakes: bool) -> None:
-    service, rank = Service(), Rank(0)
-    service.take(rank.step(0, {"x": 1.0}))
-    goodbyes = [rank.bye()]
-    rank.recorded += 3
-    goodbyes.append(rank.bye(dropped={"held_up": 3}))
-
-    service.take(*(reversed(goodbyes) if overtakes else goodbyes))
-    service.wait(60)
-
-    assert service.engine.status.recorded == 4
-    assert lost(service) == {"held_up": 3}
-
-
 def test_a_writer_that_says_no_values_is_held_to_its_points() -> None:
     service, rank = Service(), Rank(0)
     service.take(rank.step(0, {"x": 1.0}))

@@ -318,3 +318,18 @@ def test_who_does_not_come_back_to_a_service_that_was_down_is_not_waited_for_any
     service.wait(62)
 
     assert service.engine.status.state == "killed"
+
+
+@pytest.mark.parametrize("overtakes", [False, True])
+def test_of_two_goodbyes_of_a_writer_the_later_one_counts_in_whatever_order_they_arrive(overtakes: bool) -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}))
+    goodbyes = [rank.bye()]
+    rank.recorded += 3
+    goodbyes.append(rank.bye(dropped={"held_up": 3}))
+
+    service.take(*(reversed(goodbyes) if overtakes else goodbyes))
+    service.wait(60)
+
+    assert service.engine.status.recorded == 4
+    assert service.engine.status.lost == {"held_up": 3}
