@@ -93,5 +93,5 @@ def test_the_example_is_one_run_with_the_actors_values_and_the_samples(tmp_path:
     assert sum(shown["generator/tokens"][1]) == 1280.0
     tables = [table for table in answer_of("jsonl", run)["tables"] if table[0] == "rollouts"]
     assert [[row[0] for row in table[3]] for table in tables] == [[0.75, 0.0]] * 10
-    assert said.count("otel_ml: run ") == 1
+    assert said.count(" → ./otel-ml-runs/") == 1
     assert said.count("No step is set") <= 1  # where the actor ends before the controller has a row
