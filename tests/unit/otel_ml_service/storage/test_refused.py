@@ -39,16 +39,10 @@ def no_more_files_than(count: int) -> Iterator[None]:
     """Let this process open `count` files more, and no further ones."""
     gc.collect()  # or files that tests before have left are closed meanwhile, and give room
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken = []
-    lowest = os.open(os.devnull, os.O_RDONLY)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 40, before[1]))
+    # Each takes the lowest number that is free: up to the last one none is then, however many this process has open.
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(40)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1, before[1]))
     try:
-        while True:
-            try:
-                taken.append(os.open(os.devnull, os.O_RDONLY))
-            except OSError:
-                break
         for handle in taken[:count]:
             os.close(handle)
         del taken[:count]
