@@ -16,11 +16,8 @@ from tests.strategies import Rank, Service, split
 
 def final_values(service: Service) -> dict[str, float]:
     """Return the final values as a backend has them: of each name the last one."""
-    found: dict[str, float] = {}
-    for record in service.records:
-        if isinstance(record, Summary):
-            found |= record.values
-    return found
+    told = (record.values for record in service.records if isinstance(record, Summary))
+    return {name: value for values in told for name, value in values.items()}
 
 
 def lost(service: Service) -> dict[str, int]:
