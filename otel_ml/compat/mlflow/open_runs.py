@@ -19,6 +19,7 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.active_run import NOTE, PARENT, RUN_NAME, ActiveRun, now
+from otel_ml.compat.mlflow.default_store import default_store
 from otel_ml.compat.mlflow.experiment_ids import experiment_of_environment, experiment_of_id
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.own_backend import with_own_backend
@@ -117,9 +118,10 @@ class OpenRuns:
 
     def _another(self, arguments: Mapping[str, Any]) -> tuple[otel_ml.Run, bool]:
         """Begin a run beside those that were begun here."""
-        self._set.set(self._variables)
+        exporters, variables = self._destination()
+        self._set.set(variables)
         begin = RUNTIME.begin if self._begun else RUNTIME.init
-        run = begin({**arguments, "exporters": self._chosen_exporters()})
+        run = begin({**arguments, "exporters": exporters})
         self._begun.append(run)
         return run, True
 
@@ -168,10 +170,15 @@ class OpenRuns:
     def _named_experiment(self) -> str | None:
         return self.experiment or experiment_of_environment()
 
-    def _chosen_exporters(self) -> tuple[str, ...] | None:
-        if self._exporters is not None or self.where is None:
-            return self._exporters
-        return with_own_backend("mlflow")
+    def _destination(self) -> tuple[tuple[str, ...] | None, Mapping[str, str]]:
+        """Return who writes the next run, and the variables that say where; MLflow's own store if nobody says."""
+        if self._exporters is not None:
+            return self._exporters, self._variables
+        exporters = with_own_backend("mlflow")
+        if exporters is None or self.where is not None:
+            return exporters, self._variables
+        store = default_store()
+        return (None, self._variables) if store is None else (exporters, {TRACKING_URI: store})
 
     def join(
         self, run: otel_ml.Run, prefix: str, *, is_owner: bool = False, tags: Mapping[str, Any] | None = None
@@ -214,6 +221,11 @@ class OpenRuns:
     def where(self) -> str | None:
         """Address of the server or store that the exporter `mlflow` is told."""
         return self._variables.get(TRACKING_URI) or os.environ.get(TRACKING_URI)
+
+    @property
+    def is_told_where(self) -> bool:
+        """Whether the script or the job says which server or store."""
+        return TRACKING_URI in self._variables or bool(self._set.before().get(TRACKING_URI))
 
     def _push(self, active: ActiveRun) -> ActiveRun:
         self.stack.append(active)

@@ -9,6 +9,7 @@ from typing import Any
 import otel_ml
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import NOTE, RUN_NAME, ActiveRun
+from otel_ml.compat.mlflow.default_store import default_store
 from otel_ml.compat.mlflow.open_runs import STATE, TRACKING_URI, current
 from otel_ml.compat.mlflow.system_metrics import enable_system_metrics_logging
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
@@ -177,13 +178,18 @@ def set_tracking_uri(uri: Any) -> None:
 
 
 def get_tracking_uri() -> str:
-    """Return the address that was set, or that of the environment."""
-    return STATE.uri or STATE.where or ""
+    """Return the address that was set, that of the environment, or that of the store which MLflow takes without one.
+
+    Returns:
+        "" where `OTEL_ML_EXPORTERS` or a service elsewhere decides where runs are written, and no address is set.
+    """
+    default = default_store() if with_own_backend("mlflow") else None
+    return STATE.uri or STATE.where or default or ""
 
 
 def is_tracking_uri_set() -> bool:
     """Whether `set_tracking_uri()` or `MLFLOW_TRACKING_URI` says one."""
-    return bool(STATE.uri or STATE.where)
+    return bool(STATE.uri) or STATE.is_told_where
 
 
 def get_artifact_uri(artifact_path: str | None = None) -> str:

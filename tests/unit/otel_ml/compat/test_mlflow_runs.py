@@ -240,3 +240,26 @@ def test_an_experiment_that_is_created_twice_or_named_in_two_ways_is_said(captur
     said = [notice for notice in captured.notices if "MlflowException" in notice]
     assert ["already exists" in said[0], "exactly one of" in said[1], len(said)] == [True, True, 2]
     mlflow.set_experiment("")
+
+
+@pytest.mark.timeout(300)  # MLflow's import of the service gives way to the tests beside it
+def test_a_run_is_in_the_store_of_mlflow_itself_where_nobody_says_which(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mlflow_database: Path
+) -> None:
+    import mlflow as original
+
+    monkeypatch.delenv("OTEL_ML_EXPORTERS", raising=False)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(mlflow_database, tmp_path / "mlflow.db")
+    monkeypatch.setattr(original.tracking._tracking_service.utils, "_tracking_uri", None)
+    mlflow.set_experiment("as before")
+    with mlflow.start_run():
+        assert not mlflow.is_tracking_uri_set()
+        mlflow.log_metric("loss", 0.5, step=0)
+
+    where = original.get_tracking_uri()
+    assert mlflow.get_tracking_uri() == where
+    client = original.MlflowClient(where)
+    experiment = eventually(lambda: client.get_experiment_by_name("as before"), timeout=240)
+    [found] = eventually(lambda: client.search_runs([experiment.experiment_id], "metrics.loss = 0.5"), timeout=120)
+    assert found.data.metrics["loss"] == 0.5
