@@ -82,10 +82,12 @@ def removed(text: str) -> Removed:
         >>> removed("rank=2,phase=forward"), removed("rank=0-1+5,phase=data").ranks, removed("stage=3")
         (Removed(ranks=(2,), stage=None, phase='forward'), (0, 1, 5), Removed(ranks=(), stage=3, phase=None))
     """
+    # `rank=2` is cut into `rank`, `=` and `2`, of which every second one counts.
     given = dict(part.partition("=")[::2] for part in text.split(",")) if text else {}
     phase, ranks = given.get("phase"), tuple(_ranks(given.get("rank", "")))
     is_stage = re.fullmatch(r"\d{1,9}", given.get("stage", "")) is not None
     is_known = given.keys() <= {"rank", "stage", "phase"} and phase != ""
+    # Ranks or a stage, not both and not neither; ranks take a phase, a stage may be all that it works.
     if not is_known or is_stage == bool(ranks) or ("stage" in given) != is_stage or (ranks and phase is None):
         raise ValueError(f"{text!r} names no rank with a phase, and no stage. {_FORM}")
     return Removed(ranks, int(given["stage"]) if is_stage else None, phase)
