@@ -257,6 +257,7 @@ def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
         tags = {} if name == run.experiment else {EXPERIMENT: run.experiment}
         try:
             return str(client.create_experiment(name, artifact_location=local, tags=tags))
+        # Another host may have made it meanwhile: the lock is one of this host's folder.
         except MlflowException:
             found = client.get_experiment_by_name(name)
             if found is None:

@@ -77,6 +77,7 @@ def _value(tag: str, number: int, message: bytes) -> bytes:
 
 
 def _start(run: RunInfo, params: Mapping[str, bool | float | str]) -> bytes:
+    # Numbers of fields are those of `tensorboard/plugins/hparams/{api,plugin_data}.proto`.
     entries = b"".join(field(1, text(1, name) + field(2, _protobuf_value(value))) for name, value in params.items())
     return entries + text(4, run.id) + double(5, run.started_at)
 
