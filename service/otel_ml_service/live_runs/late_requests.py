@@ -53,6 +53,7 @@ def as_request(late: Sent) -> Any:
 
 def _set_kind(metric: Any, late: ThirdPartyPoints, partials: Partials, row: int, start_ns: int) -> None:
     """Make a point of `metric` again what the other SDK sent, as far as it counts."""
+    # A metric has one kind of data: the gauge that `_add_point` has made goes with this.
     if late.kind == "sum":
         value, time_ns = float(partials.stats[row, 1]), int(partials.times[row, 1])
         metric.sum.is_monotonic = bool(late.monotonic)
