@@ -21,7 +21,7 @@ __all__ = ["FINDINGS", "Share", "finding_lines", "is_exposed", "time_account"]
 FINDINGS = "otel_ml/findings"
 """The table of findings, after the name of its role and axis."""
 
-# Not `…/rank`: that says who was in front, and is no time.
+# Not `…/rank`: it says who was in front, not a time.
 _EXPOSED = re.compile(r"^(?P<place>(?:.*/)?)time/exposed/(?P<phase>.+)(?<!/rank)$")
 
 

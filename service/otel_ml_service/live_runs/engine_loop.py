@@ -143,7 +143,6 @@ class EngineLoop:
             entries, is_all, stopping = self._next()
             now = self._clock()
             ended = self._observe(entries, now)
-            # Only once all that has arrived is observed: a shutdown message may be in the queue.
             if self._dead is not None and is_all and (ended or self._dead.is_due):
                 ended |= self._look_for_the_dead(self._dead, now)
             if self._held_up and (stopping or time.monotonic() >= self._begin_again_at):

@@ -53,7 +53,7 @@ class _Recorded:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
-        # A `seq` is no index: of a run beyond the disk limit the first records are gone.
+        # A `seq` cannot serve as index: of a run beyond the disk limit the first records are gone.
         self._seqs = [record.seq for record in records]
 
     @property

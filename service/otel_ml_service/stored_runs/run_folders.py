@@ -203,7 +203,7 @@ def _chosen(text: str, base: Path, runs: Sequence[RunFolder]) -> RunFolder:
             f"{text!r} is the beginning of {len(found)} runs: {_listed(found)}. Write more characters of the id."
         )
     parts = [run for run in runs if _has_part(run, text)]
-    # Several runs of one name are no question: the newest is meant, as where the whole name is written.
+    # Several runs of one name leave nothing to ask: the newest is meant, as where the whole name is written.
     if len({(run.experiment, run.name) for run in parts}) == 1:
         return parts[0]
     if parts:

@@ -69,7 +69,7 @@ def _both(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> F
 def _rank_correlation(both: Floats) -> float:
     """Return the rank correlation (Spearman) of two rows; 0 of fewer than 32 steps, or without a change."""
     both = both[:, np.isfinite(both).all(axis=0)]
-    # A correlation with what never changes is no number.
+    # A correlation with what never changes is not defined (0 divided by 0).
     if both.shape[1] < _AS_MANY or (np.ptp(both, axis=1) == 0).any():
         return 0.0
     times, of_metric = both
