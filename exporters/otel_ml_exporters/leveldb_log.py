@@ -61,6 +61,7 @@ def records(file: BinaryIO, position: int) -> Iterator[tuple[int, bytes]]:
         if len(data) < length or _checksum(kind, data) != checksum:
             return
         position += _FRAME.size + length
+        # Frames before this one whose last one is missing are left out.
         if kind in {_FULL, _FIRST}:
             parts = []
         parts.append(data)

@@ -54,6 +54,7 @@ class Network:
         _, _, w2, _ = self._split(self.parameters)
         count = len(self._batch.labels)
         error = self.probabilities.copy()
+        # The derivative of cross-entropy by the scores: each probability, less 1 for the right digit.
         error[np.arange(count), self._batch.labels] -= 1
         error /= count
         hidden_error = (error @ w2.T) * (self._hidden > 0)

@@ -75,6 +75,7 @@ def _add_point(metric: Any, partials: Partials, row: int) -> None:
         data = metric.histogram if series.kind == "moments" else metric.exponential_histogram
         data.aggregation_temporality = _DELTA
         point = data.data_points.add(count=int(count), sum=total)
+        # Of a single value these are the sum, from which whoever reads the request takes them.
         if count != 1:
             point.min, point.max = low, high
         _set_buckets(point, partials, row)

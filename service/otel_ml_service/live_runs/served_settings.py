@@ -82,6 +82,7 @@ class ServedSettings:
             environ: where variables are looked up.
             problems: what cannot be had is added here.
         """
+        # What is wrong with the file today does not matter here: only what was hidden is taken from it.
         said = read_config_file(Path(self.file), environ, []).written if self.file else {}
         hidden: list[str] = []
         whole = {

@@ -88,6 +88,7 @@ def private_folder(path: Path) -> Path:
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Of a folder that was there `mkdir` changes nothing: whose it is, and who may enter, is looked at here.
         if not is_ours(path):
             raise StorageError(
                 f"The folder {str(path)!r} is a link, or belongs to user {path.lstat().st_uid}: what is written there "

@@ -59,6 +59,7 @@ def with_late(records: Sequence[Record], path: Path) -> Merged:
     if not late:
         return Merged(records, torn=found.torn, damaged=damaged)
     operations = dict(_operations(late))
+    # A step may have several rows: of attempts, and of corrections.
     rows: dict[_Place, list[int]] = {}
     for index, record in enumerate(records):
         if isinstance(record, StepRecord):

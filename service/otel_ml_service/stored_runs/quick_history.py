@@ -116,6 +116,7 @@ class _Reader:
                 column = chunk.column(key)
                 read.series[key].update(zip(column.steps, column.values, strict=True))
                 read.amendments += 0 if is_own(key.name) else sum(column.corrected)
+        # Of other records than steps the columns have only where they are in the text.
         for at, length in chunk.others:
             self._text.seek(at)
             self._take_line(self._text.read(length))

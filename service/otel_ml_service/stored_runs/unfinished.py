@@ -236,6 +236,7 @@ def _left_by_workers(rendezvous: Rendezvous, spools: int, resource: Mapping[str,
     said = _said_home(rendezvous)
     has_home = said is not None and Path(said.run_dir).is_dir()
     origin = base if said is None else Path(said.run_dir).parent.parent
+    # A folder that is gone is made anew in `base`.
     where = origin if has_home else base
     there = RunFolder(run_folder(where, experiment, run_id))
     return Unfinished(

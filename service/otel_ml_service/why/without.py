@@ -159,6 +159,7 @@ def _saved(timers: StepTimers, parents: Mapping[str, str], without: Removed) -> 
         return None if of_stage is None else saved_without_stage(of_stage[0], of_stage[2], of_stage[1])
     rows = [timers.ranks.index(rank) for rank in without.ranks if rank in timers.ranks]
     phase = without.phase or ""
+    # One rank at least has to be left to compare with.
     if not 0 < len(rows) < len(timers.ranks):
         return None
     if is_pipeline(timers.phases, timers.kinds):

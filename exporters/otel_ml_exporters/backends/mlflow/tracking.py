@@ -160,6 +160,7 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
     with os.fdopen(_lock_file(path), "rb") as file:
         while True:
             try:
+                # Not waited for in the kernel, which knows no time-out.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:

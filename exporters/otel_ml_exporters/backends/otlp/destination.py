@@ -132,6 +132,7 @@ class _Asked:
         option = self._options.get("headers")
         if option is None:
             pairs = [part.partition("=") for part in self._variable("headers").split(",") if part.strip()]
+            # OpenTelemetry percent-encodes what is in this variable.
             headers = {unquote(key.strip()): unquote(value.strip()) for key, _, value in pairs}
         elif isinstance(option, Mapping) and all(isinstance(text, str) for pair in option.items() for text in pair):
             headers = dict(option)

@@ -76,6 +76,7 @@ def _span(span: Mapping[str, Any]) -> bytes:
             _time(7, span["start_ns"]),
             _time(8, span["end_ns"]),
             key_values(9, attributes),
+            # Of a link, too, the fields 1 and 2 are the ids.
             *(field(13, _ids(link) + key_values(4, link.get("attributes", {}))) for link in span.get("links") or ()),
             _STATUS[span["status"]],
         )

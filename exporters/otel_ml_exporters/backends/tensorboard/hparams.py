@@ -67,6 +67,7 @@ def write_hparams(folder: Path, run: RunInfo, notes: ExporterState) -> None:
     temporary = folder / "hparams.part"
     temporary.write_bytes(frame(version_event(run.started_at)) + frame(event(run.started_at, 0, b"".join(values))))
     temporary.replace(new)
+    # Only now: killed in between, both are there, and the newer one has all.
     for old in folder.glob(f"{_FILE}.*"):
         if old != new:
             old.unlink(missing_ok=True)
