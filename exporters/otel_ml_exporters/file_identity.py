@@ -71,6 +71,7 @@ class OpenFile:
         written = 0
         try:
             while written < len(data):
+                # The whole is not copied where it is written at once, which is nearly always.
                 written += os.write(self._file, data[written:] if written else data)
         except OSError:
             self.cut(self.size)

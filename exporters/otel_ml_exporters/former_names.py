@@ -44,6 +44,7 @@ class _FormerNames(MetaPathFinder):
             return None
         now = f"{_THERE}.{_RENAMED.get(first, first)}{dot}{inner}"
         module = importlib.import_module(now)
+        # Of a module in a package that was moved it is said once, for the package.
         if not dot:
             warnings.warn(f"{name} is {now} now. Import it from there.", DeprecationWarning, stacklevel=2)
         return ModuleSpec(name, _OtherName(module))

@@ -37,6 +37,7 @@ def json_text(content: object, default: Callable[[Any], object]) -> bytes:
         text = orjson.dumps(content, default)
     except TypeError:
         return _thorough(content, default)
+    # `null` may be None, or a number that is not finite; which one, is not looked for.
     return text if text.isascii() and b"null" not in text else _thorough(content, default)
 
 

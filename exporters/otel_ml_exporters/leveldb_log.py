@@ -30,6 +30,8 @@ def framed(messages: Iterable[bytes], at: int) -> bytes:
         left, first = message, True
         # An empty message is a record, too.
         while left or first:
+            # There is room for a header at least: what is left of a block is filled below, and a part that does not fit
+            # ends with its block.
             space = _BLOCK - (at + len(out)) % _BLOCK
             part, left = left[: space - _FRAME.size], left[space - _FRAME.size :]
             kind = _TYPES[first, not left]
@@ -59,6 +61,7 @@ def records(file: BinaryIO, position: int) -> Iterator[tuple[int, bytes]]:
         if len(data) < length or _checksum(kind, data) != checksum:
             return
         position += _FRAME.size + length
+        # Frames before this one whose last one is missing are left out.
         if kind in {_FULL, _FIRST}:
             parts = []
         parts.append(data)

@@ -123,6 +123,7 @@ class _ColumnsFile(OpenFile):
         self._open()
         end = 0
         with self._path.open("rb") as file:
+            # Columns of another version, or of fewer steps, are begun anew.
             behind = len(first_line) if file.read(len(first_line)) == first_line else 0
             for chunk in believed(jsonl, file) if behind else ():
                 end, behind = chunk.end, chunk.behind

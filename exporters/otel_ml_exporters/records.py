@@ -189,10 +189,12 @@ class HistogramValue:
             >>> fine.merged(2).edges, fine.merged(2).counts
             ((0, 2, 3), (11, 7))
         """
+        # Rounded up, so that there are at most so many.
         width = -(-len(self.counts) // most)
         if width <= 1:
             return self
         merged = tuple(sum(self.counts[at : at + width]) for at in range(0, len(self.counts), width))
+        # The first edge of each bin, and the last one of all, with which a shorter bin may end.
         return replace(self, edges=(*self.edges[:-1:width], self.edges[-1]), counts=merged)
 
 

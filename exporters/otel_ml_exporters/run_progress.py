@@ -41,6 +41,7 @@ class RunProgress:
             self._total = _total(record, self._total)
         elif isinstance(record, StepRecord) and not record.amendment:
             self._said = record.values.get(_REMAINING, self._said)
+            # Rows of another place count only where they tell more: else roles would take turns.
             if self.newest is None or _place(record) == _place(self.newest) or _tells(record) > _tells(self.newest):
                 self._take(record)
 
@@ -90,6 +91,7 @@ def _tells(record: StepRecord) -> tuple[bool, bool, bool]:
 
 
 def _total(record: Params, before: float | None) -> float | None:
+    # Of nested parameters the last part is the name: `trainer.max_steps`.
     said = {name.rpartition(".")[2]: value for name, value in leaves(record.params)}
     totals = (total for name in _TOTALS if (total := _number_of_steps(said.get(name))) is not None)
     return next(totals, before)

@@ -243,6 +243,7 @@ class _Source:
         given = argument if argument is not None else self._said.values.get(key)
         setting = variable.read(self._environ if given is None else {variable.name: given})
         if setting.problem is not None:
+            # The problem speaks of the variable; what is wrong stands elsewhere.
             place = key if argument is not None else self._said.place_of(key)
             where = setting.problem if given is None else setting.problem.replace(variable.name, place, 1)
             self._problems.append(where)
@@ -322,6 +323,7 @@ def _scraped(said: FileSettings, file: Path | None, problems: list[str]) -> Scra
     most = found.get("max_series", 1)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         problems.append(f"{file}: scraped.max_series: expected a whole number of at least 1, got {most!r}.")
+    # With any problem `load` raises in the end: what is returned until then is not used.
     return ScrapedSeries() if problems else ScrapedSeries(**found)
 
 
@@ -343,6 +345,7 @@ def _aliases(said: FileSettings, file: Path | None, problems: list[str]) -> Mapp
 def _tls(said: FileSettings, file: Path | None, problems: list[str]) -> TlsFiles | None:
     if not said.tls:
         return None
+    # Relative paths begin where the file is, wherever the service was started.
     folder = Path() if file is None else file.parent
     paths = {key: folder / name for key, name in said.tls.items()}
     problems += [f"{file}: listen.tls: {key} is missing." for key in ("certificate", "key") if key not in paths]

@@ -66,6 +66,7 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
     listen = reader.mapping(top.get("listen"), "listen", _LISTEN)
     tls = reader.mapping(listen.get("tls"), "listen.tls", _TLS)
     reader.check_single(top, "token", "tokens")
+    # Without `tls`, which has keys of its own.
     values = {**{key: top.get(key) for key in _VALUES}, **{key: listen.get(key) for key in _LISTEN[:2]}}
     return FileSettings(
         file=str(path),

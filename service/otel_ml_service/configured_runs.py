@@ -56,6 +56,7 @@ def configured_runs(
     if left_out.problems and config.embedded is None:
         raise ConfigError(*left_out.problems)
     makers = {**configured, **(makers or {})}
+    # Where nothing is wrong and there are none, none were asked for.
     if left_out.problems and not makers:
         makers, _ = exporter_makers({FALLBACK: {}})
     unavailable = left_out.unavailable(() if served is None else served.exporters)

@@ -144,6 +144,7 @@ def _check_names(name: str, found: type[Exporter], options: Mapping[str, Any]) -
     parameters = inspect.signature(found).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
+    # Every exporter has `every`: where its constructor does not take it, `_making` does.
     names = [*parameters, *({"every"} - parameters.keys())]
     unknown = sorted(set(options) - set(names))
     if unknown:

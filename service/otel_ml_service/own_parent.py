@@ -23,6 +23,7 @@ def leave_starter(rendezvous: Rendezvous) -> int:
     The service ends when the run does, and the run when its processes have: one of them that waits for the service
     would wait for ever.
     """
+    # Called before there are threads: the new process would have none but the one that forks.
     starter = os.getpid()
     service = os.fork()
     if service:

@@ -73,6 +73,7 @@ def look_for_garbage_rarely() -> None:
 
     With 1,024 ranks that was a tenth of the service's time (`perf record` of `tests.benchmarks --only ranks`).
     """
+    # What is left after this stays as long as the service: no later look goes through it again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_ALLOCATED, 20, 100)

@@ -127,6 +127,8 @@ class JsonlExporter(Exporter):
         if self._closed:
             raise ExporterClosedError("jsonl")
         spans_before = self._spans.size
+        # Each file has a place of its own: while `spans.jsonl` is written again, the other one has these records
+        # already.
         spans = [record for record in records if isinstance(record, SpanBatch) and record.seq > self._spans.last_seq]
         others = [
             record for record in records if not isinstance(record, SpanBatch) and record.seq > self._metrics.last_seq
@@ -146,6 +148,7 @@ class JsonlExporter(Exporter):
             self._spans.last_seq = spans[-1].seq
         if others:
             self._metrics.last_seq = others[-1].seq
+        # Behind the text, of which the columns are a copy that is believed only as far as the text goes.
         if self._columns is not None:
             self._columns.add(zip(rows, lines, strict=True))
         if self._again_up_to is not None and records[-1].seq >= self._again_up_to:
@@ -232,6 +235,7 @@ def _last_line(file: int, up_to: int | None) -> tuple[int, int]:
     if not size:
         return 0, 0
     with mmap.mmap(file, size, access=mmap.ACCESS_READ) as data:
+        # What follows the last line end is torn.
         end = data.rfind(b"\n") + 1
         while end:
             begin = data.rfind(b"\n", 0, end - 1) + 1

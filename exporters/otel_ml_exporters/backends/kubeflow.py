@@ -166,6 +166,7 @@ class KubeflowExporter(Exporter):
         try:
             with opener.open(request, timeout=self._timeout) as answer:
                 answer.read(_MOST_ANSWERED)
+        # First, as it is an OSError, too.
         except urllib.error.HTTPError as error:
             self._take_refusal(error)
         except (OSError, http.client.HTTPException) as error:

@@ -44,6 +44,7 @@ class _Calls:
         self._kill_at = kill_at
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        # `c_call`, `c_return` and `c_exception`; calls of Python's own functions write nothing.
         if not event.startswith("c_"):
             return
         self.count += 1
@@ -84,7 +85,9 @@ def _life(make: Callable[[], Exporter], run: RunInfo, kill_at: int) -> int | Non
         except BaseException:  # noqa: BLE001 (the process ends here, and says why)
             traceback.print_exc()
         finally:
+            # What this process has registered for its end is not the fork's.
             os._exit(0)
+    # Else the pipe would not end with the fork.
     os.close(writing)
     with os.fdopen(reading) as said:
         is_heard, _, _ = select.select([said], [], [], _CLOSE_S)

@@ -55,6 +55,7 @@ class CommandGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise ReaderHasLeftError from error
+        # rich's console turns a closed pipe into `SystemExit(1)`; what it was handling then is the context of that.
         except SystemExit as left:
             if isinstance(left.__context__, BrokenPipeError):
                 raise ReaderHasLeftError from left
@@ -122,6 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _take_any_character(sys.stdout)
     given = sys.argv[1:] if arguments is None else arguments
     try:
+        # Not standalone, click raises what it would print itself, and returns the code of an `Exit`; of a command that
+        # ends as it should, what its function returns: None.
         status = cli.main(arguments, prog_name="otel-ml", standalone_mode=False)
         sys.stdout.flush()  # here, and not as the interpreter ends, where nobody can catch what it raises
     except click.ClickException as error:
@@ -158,6 +161,7 @@ def _reader_has_left(arguments: Sequence[str]) -> int:
 
 def _open_standard_streams() -> None:
     """Open what the starter has closed (`>&-`): the next file would get its number, and what is printed with it."""
+    # Upwards, as `os.open()` takes the lowest number that is free: with the ones below it open, that is this one.
     for number in range(3):
         try:
             os.fstat(number)
@@ -171,6 +175,7 @@ def _open_standard_streams() -> None:
 
 def _take_any_character(stream: TextIO) -> None:
     """Write out what the encoding of the terminal, or of a file, does not have, such as a curve in Latin-1."""
+    # A handler that PYTHONIOENCODING names stays, as does that of the C locale, which is not `strict`.
     if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
         stream.reconfigure(errors="backslashreplace")
 

@@ -15,6 +15,7 @@ _INSTALLED = Path(__file__).with_name("errors.md")
 _CHECKOUT = Path(__file__).parents[3] / "docs" / "errors.md"
 
 _HEADING = re.compile(r"^(?P<marks>##|###) (?P<title>.+)$", re.MULTILINE)
+# In the page's list of messages: `**[spool-full](#spool-full)**`, then a line for each message of that section.
 _MESSAGES_OF = re.compile(r"^\*\*\[(?P<slug>[a-z-]+)\]\(#[a-z-]+\)\*\*$")
 _MESSAGE = re.compile(r"^- <a id=\"[^\"]+\"></a>`` (?P<text>.+) ``$")
 _COMMAND = re.compile(r"\(otel-ml explain ([a-z -]+)\)")
@@ -55,6 +56,8 @@ class Catalogue:
     def find(self, what: str) -> tuple[Section, ...]:
         """Return the sections of one or more slugs, or of a message as somebody saw it; none where it is unknown."""
         said = " ".join(what.split())
+        # What a person types are slugs as a rule. A message names its slugs at its end; only one without that part, as
+        # where it was cut off, is compared with all messages.
         return self._named(said.lower().replace("_", "-").split()) or self._quoted(said) or self._alike(said)
 
     def near(self, what: str) -> tuple[str, ...]:
@@ -103,6 +106,7 @@ def parsed(page: str) -> Catalogue:
     for heading, after in zip(headings, [*headings[1:], None], strict=True):
         if heading["marks"] == "##":
             part = heading["title"]
+        # The text of a section goes up to the next heading, whichever that is.
         elif _SLUG.fullmatch(heading["title"]):
             text = page[heading.end() : after.start() if after else len(page)]
             line, _, rest = text.strip().partition("\n\n")
@@ -121,6 +125,8 @@ def _listed(page: str) -> Iterable[tuple[str, str]]:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
+    # Searched for and not matched as a whole: who copies a line often has what stands before the message, too. A `…` at
+    # an end would ask for nothing, so it is left out.
     parts = (re.escape(part) for part in text.strip("… ").split("…"))
     return re.compile(".*?".join(parts))
 

@@ -54,6 +54,7 @@ def command(a: str, b: str, base: Path, as_json: bool) -> None:
 
 
 def _print(output: Screen, found: Comparison, names: Sequence[str]) -> None:
+    # The second sentence is the verdict: why B is slower.
     for number_of, sentence in enumerate(found.sentences):
         for line in textwrap.wrap(sentence, _WIDTH):
             output.line(line, style="bold" if number_of == 1 else None)
@@ -83,6 +84,7 @@ def _print_changed(output: Screen, title: str, changed: Sequence[Changed]) -> No
     output.line(title, style="bold")
     shown = [(_cut(one.name, _NAME), one.a or "-", one.b or "-") for one in changed[:_ROWS]]
     # A program reads whole values; a person needs a line each.
+    # Two columns of values share what the names and the two gaps (4) leave.
     most = (output.out.width - max(len(name) for name, _, _ in shown) - 4) // 2 if output.is_terminal else sys.maxsize
     rows = [[name, *_unlike(a, b, max(most, _LEAST))] for name, a, b in shown]
     output.table(["name", "A", "B"], rows)
@@ -139,6 +141,7 @@ def _unlike(a: str, b: str, most: int) -> tuple[str, str]:
         ('…--lr 0.1 -…', '…--lr 0.2 -…')
     """
     alike = next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
+    # The first character that differs comes to stand a little behind the middle of what is shown.
     begin = max(alike - most // 2 - 2, 0)
     return _part(a, begin, most), _part(b, begin, most)
 

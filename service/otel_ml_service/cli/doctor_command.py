@@ -61,4 +61,5 @@ def _print(output: Screen, title: str, checks: Iterable[Check], as_json: bool) -
         mark, style = _MARKS[check.state]
         output.hanging(f"{mark} {title:<10} ", check.found, style=style if check.state != "ok" else None)
         if check.do:
+            # As wide as mark and title above.
             output.hanging(" " * 13 + "→ ", check.do, style="yellow" if check.state == "wrong" else "dim")

@@ -59,6 +59,7 @@ def _print_json(settings: Iterable[Setting[object]]) -> None:
 
 
 def _print_tables(output: Screen, ours: Sequence[Setting[object]], standard: Sequence[Setting[object]]) -> None:
+    # `--set` may leave nothing of either: then the note that nothing is set is printed once.
     if ours or not standard:
         _print(output, ours)
     if standard:
@@ -105,6 +106,7 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
+        # A tuple with a number is an address, of host and port; all others are lists of texts.
         return (":" if any(isinstance(part, int) for part in value) else ",").join(map(str, value))
     if isinstance(value, Mapping):
         return ",".join(f"{key}={part}" for key, part in value.items())

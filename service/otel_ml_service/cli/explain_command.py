@@ -93,6 +93,7 @@ def _print(output: Screen, section: Section) -> None:
     output.line(section.slug, style="bold cyan")
     for paragraph in [section.line, *section.text.split("\n\n")]:
         output.line()
+        # The console of a screen wraps nothing, so that addresses stay whole; running text is to be wrapped.
         output.out.print(_shown(paragraph), soft_wrap=False, width=min(output.out.width, _WIDEST))
     output.line()
 

@@ -16,6 +16,7 @@ from otel_ml_service.cli.screen import screen
 
 __all__ = ["command", "guarantee"]
 
+# From `Guarantee:` to the next line that begins with a capitalized word and a colon (`Ordering:`), or to the end.
 _GUARANTEE = re.compile(
     r"^\s*(?:\*\*)?Guarantee(?:\*\*)?:\s*(.+?)(?=\n\s*(?:\*\*)?[A-Z][a-z]+(?:\*\*)?:|\Z)", re.DOTALL | re.MULTILINE
 )

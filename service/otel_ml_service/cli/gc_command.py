@@ -33,6 +33,7 @@ class _Age(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return seconds."""
+        # click gives `convert` values of its own type, too.
         if isinstance(value, float):
             return value
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([hdw])", value.strip())
@@ -87,6 +88,7 @@ def command(
         return
     _print_table(output, doomed, sizes)
     total = size(sum(sizes[run.path] for run in doomed))
+    # Beside JSON the question is asked on standard error: standard output is a program's.
     if not yes and not click.confirm(f"Remove {plural(len(doomed), 'run')} ({total})?", err=as_json):
         output.line("Nothing was removed.")
         for run in doomed:
@@ -110,6 +112,7 @@ def _sizes(runs: Sequence[RunFolder], output: Screen) -> dict[Path, int]:
 
 def _needed(runs: Sequence[RunFolder], base: Path) -> list[RunFolder]:
     """Return those of the runs that are not finished, or not in all of their backends."""
+    # Resolved, as a run's folder may come from what its processes said, and need not be spelled as `base` is.
     kept = {run.folder.path.resolve() for run in unfinished(base)}
     return [run for run in runs if run.path.resolve() in kept]
 
@@ -158,6 +161,7 @@ def _beyond(
     """Return the runs (given newest first) that the options condemn."""
     if keep is None and older_than is None:
         return _beyond_size(runs, sizes, DIR_MAX.read().value)
+    # With both options a run goes that is neither among the newest nor younger than the age.
     kept = runs[: keep or 0]
     oldest = time.time() - (older_than or 0.0)
     return [run for run in runs if run not in kept and (older_than is None or run.modified < oldest)]
@@ -166,6 +170,7 @@ def _beyond(
 def _beyond_size(runs: Sequence[RunFolder], sizes: dict[Path, int], most: int) -> list[RunFolder]:
     doomed, total = [], 0
     for run in runs:
+        # What goes counts, too, so all that is older than the first run that does not fit goes with it.
         total += sizes[run.path]
         if total > most:
             doomed.append(run)

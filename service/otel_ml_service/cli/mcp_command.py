@@ -74,6 +74,7 @@ def _answering(tool: Callable[P, T]) -> Callable[P, T]:
     """Return the tool with otel_ml's own errors as answers that say what to ask instead."""
     from mcp.server.mcpserver.exceptions import ToolError
 
+    # The server makes name, description and arguments of a tool from its function: the wrapper has to look like it.
     @functools.wraps(tool)
     def answered(*args: P.args, **kwargs: P.kwargs) -> T:
         try:

@@ -97,6 +97,8 @@ class RunTools:
             name: name or glob.
             most: spans at most.
         """
+        # `x in {None, y}` is true where x was left out, and where it is y. Rows are compared as they are stored, and
+        # only those that fit become spans; what follows the last one that is wanted is not read.
         wanted = (
             row
             for row in self._spans(run)
@@ -117,6 +119,7 @@ def _values(
     axis: str, name: str, found: Mapping[int, float], first: int | None, last: int | None, most: int
 ) -> dict[str, Json]:
     steps = [step for step in found if (first is None or step >= first) and (last is None or step <= last)]
+    # Rounded up, so that there are never more than `most`.
     every = -(-len(steps) // max(most, 1))
     shown = steps[:: max(every, 1)]
     values = [json_value(found[step]) for step in shown]

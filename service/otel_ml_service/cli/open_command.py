@@ -127,6 +127,7 @@ def _started(viewer: Viewer, port: int) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         python_command(*viewer.command(port)),
         # A `mlflow.py` or `tensorboard.py` of the folder in which a person stands is not the viewer.
+        # What the user has set wins over ours, as it comes last.
         env={**_QUIET, "PYTHONSAFEPATH": "1", **os.environ},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -175,6 +176,7 @@ def wandb_page(run: RunFolder) -> str:
     if url is not None:
         return url
     root = run.path.parent.parent / "wandb"
+    # The name that W&B gives to what it keeps: `offline-run-<date>_<time>-<id>/run-<id>.wandb`.
     logs = sorted(root.glob(f"offline-run-*/run-{identifier(recorded_id(run))}.wandb"))
     folders = " ".join(shlex.quote(str(log.parent)) for log in logs) or f"{shlex.quote(str(root))}/offline-run-*"
     raise ViewerError(
@@ -210,6 +212,7 @@ def _chosen(run: RunFolder, name: str | None) -> Viewer:
 
 def _free_port() -> int:
     with closing(socket.socket()) as probe:
+        # Nothing keeps the port until the viewer listens on it.
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
@@ -217,6 +220,7 @@ def _free_port() -> int:
 def _wait_until_it_answers(process: subprocess.Popen[str], viewer: Viewer, port: int) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline:
+        # Before the port is tried: a viewer that could not have the port ends, and who has it would answer.
         if process.poll() is not None:
             said = (process.stderr.read() if process.stderr else "").strip().splitlines()[-5:]
             raise ViewerError("\n".join([f"{viewer.name} ended at once with status {process.returncode}:", *said]))
@@ -238,6 +242,7 @@ def mlflow_page(address: str, run_id: str) -> str:
     The view for model training is asked for: in the other one, which MLflow 3.17 begins with, the way back from a run
     leads to traces and evaluations, and not to the experiment's other runs.
     """
+    # A filter of MLflow can hold no text with both kinds of quotes: then the page that it begins with is shown.
     if (quoted := in_quotes(run_id)) is None:
         return address
     try:

@@ -61,6 +61,7 @@ class _MetricType(click.ParamType):  # type: ignore[type-arg]  # generic since c
         from otel_ml_service.stored_runs.quick_history import history_of
 
         try:
+            # No name has a NUL in it: where there are columns the names are read, and no values.
             series = history_of(find(ctx.params.get("run") or LATEST, _base(ctx)), ["\0"]).series
         except OtelMLError:
             return []
@@ -85,6 +86,7 @@ class _ExportersType(click.ParamType):  # type: ignore[type-arg]  # generic sinc
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Complete the last name of the list."""
+        # The shell replaces the whole word, so what stands before the last comma is given back.
         before, comma, last = incomplete.rpartition(",")
         return [CompletionItem(f"{before}{comma}{name}") for name in sorted(registered()) if name.startswith(last)]
 

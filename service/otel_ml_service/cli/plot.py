@@ -27,6 +27,7 @@ class _Canvas:
         self._cells[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
 
     def line(self, x0: int, y0: int, x1: int, y1: int) -> None:
+        # One dot for each column or row of the longer side, so that the line has no holes.
         count = max(abs(x1 - x0), abs(y1 - y0), 1)
         for i in range(count + 1):
             self.dot(x0 + round((x1 - x0) * i / count), y0 + round((y1 - y0) * i / count))
@@ -57,13 +58,16 @@ def plot(
     left, right = min(x for x, _ in shown), max(x for x, _ in shown)
     labels = _labels(low, high, height, log)
     margin = max(map(len, labels))
+    # 4: the ` ┤` behind the labels, and two columns that stay free at the right.
     canvas = _Canvas(max(width - margin - 4, 8), height)
 
     def place(x: float, y: float) -> tuple[int, int]:
         across = (x - left) / (right - left) if right > left else 0.0
+        # A level line is in the middle.
         up = height_between(y, low, high) if high > low else 0.5
         return round(across * (canvas.width - 1)), round((1 - up) * (canvas.height - 1))
 
+    # A line goes from value to value; behind a gap it begins anew, with a single dot.
     previous: tuple[int, int] | None = None
     for x, y in shown:
         here = place(x, y) if math.isfinite(y) else None
@@ -114,6 +118,7 @@ def spark(values: Sequence[float], width: int = 24) -> str:
     """
     count = len(values)
     if count > width:
+        # So the newest value is always the last block.
         values = [values[(i + 1) * count // width - 1] for i in range(width)]
     finite = [value for value in values if math.isfinite(value)]
     if not finite:

@@ -65,6 +65,7 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
     """
     output = screen(beside_json=as_json)
     tell = _print_json if as_json else _print_nothing
+    # A service that finishes a run changes the folder of this process meanwhile (`serve_again.py`).
     base = base.absolute()
     found = unfinished(base)
     waiting = 0 if runs else in_no_run(base, JOURNAL_DIR.read().value)
@@ -91,6 +92,7 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
         _tell_unfinished(chosen, tell)
         return
     codes = [_deliver(run, timeout, output, tell) for run in chosen]
+    # Runs whose processes still live are not counted: these send what is left themselves.
     if waiting or unreadable or any(run.sent_to for run in elsewhere) or LEFT in codes:
         raise click.exceptions.Exit(LEFT)
     if LOST in codes:
@@ -144,6 +146,7 @@ def _of_an_endpoint(runs: Sequence[Unfinished]) -> list[Unfinished]:
     config = Config.from_env()
     if config.is_remote:
         here = config.endpoint.shown
+        # One process that sent to where this shell sends is enough: the run is sent there.
         return [run for run in runs if run.sent_to and here not in run.sent_to.values()]
     return [run for run in runs if (run.sent_to or run.is_sending) and not run.is_of_serve]
 

@@ -100,6 +100,7 @@ class Waits:
 
     def _wait_for(self, what: str, problem: str) -> None:
         waited = self._clock() - self._began
+        # Once where it only takes long, and once more where it then fails.
         if (what, bool(problem)) in self._said or (not problem and waited < _SLOW_S):
             return
         self._said.add((what, bool(problem)))

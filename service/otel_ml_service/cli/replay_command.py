@@ -149,6 +149,7 @@ def _recorded(run: RunFolder, output: Screen) -> Sequence[Record]:
         _wait_until_over(run, output)
         with output.working() as now, suppress(RunInUseError):
             now(f"reading {run.id}")
+            # All of it inside of the block: what a generator raises comes as it is read.
             return list(whole_records(run))
     raise _not_over(run)
 
@@ -185,6 +186,7 @@ def _percent_of(path: Path, now: Callable[[str], None]) -> Callable[[int], None]
     def add(count: int) -> None:
         nonlocal read, said
         read += count
+        # Only told of lines, so an empty file divides by nothing.
         percent = 100 * read // size
         if percent > said:
             said = percent
@@ -212,6 +214,7 @@ def _recorded_run(run: RecordedRun, base: Path) -> _Run:
 def _delivered(
     run: _Run, makers: Mapping[str, Callable[[], Exporter]], timeout: float, output: Screen
 ) -> Sequence[Replayed]:
+    # The last `seq` and not the number of records, as progress is told in `seq`.
     count = thousands(run.records[-1].seq if run.records else 0)
     with output.working() as now:
         now(f"writing {run.info.id}: {count} records")

@@ -53,6 +53,7 @@ def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, tim
     output = screen()
     folders: list[RunFolder] = []
     for folder in (find(text, base) for text in (runs or [LATEST])):
+        # One run may be named twice, as by its id and `latest`.
         if folder not in folders:
             folders.append(folder)
     with without_collecting(), output.working() as now:

@@ -70,6 +70,8 @@ class RunBoard:
             self._progress.add(record)
         elif isinstance(record, Params):
             self._progress.add(record)
+        # The names of other roles and axes have these in front: `generator/otel_ml/findings`. The slash keeps a user's
+        # `my_otel_ml/findings` out.
         elif isinstance(record, Table) and f"/{record.name}".endswith(f"/{FINDINGS}"):
             self.finding = next(iter(finding_lines(record)), "")
         elif isinstance(record, RunStatus):
@@ -102,6 +104,7 @@ class RunBoard:
     @property
     def phases_of(self) -> int | None:
         """Whose phases these are, where they take turns; None where they are of all ranks."""
+        # Of `time/exposed/forward` and `time/exposed/forward/rank` the second says who was in front: name → `forward`.
         ends = {name: name.removeprefix(_EXPOSED) for name in self.recent if name.startswith(_EXPOSED)}
         ranks = {name: end.removesuffix("/rank") for name, end in ends.items() if end.endswith("/rank")}
         return account_rank({phase: {0: self.recent[name][-1]} for name, phase in ranks.items()})

@@ -89,6 +89,7 @@ def _beginning(run_id: str, ids: Sequence[str]) -> str:
         'slurm-7'
     """
     at = bisect_left(ids, run_id)
+    # In this order, the ids that share the longest beginning with one are its neighbors.
     neighbors = (*ids[max(at - 1, 0) : at], *ids[at + 1 : at + 2])
     shortest = _SHORTEST_ID
     while shortest < len(run_id) and any(other.startswith(run_id[:shortest]) for other in neighbors):

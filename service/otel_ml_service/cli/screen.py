@@ -39,6 +39,7 @@ class Screen:
     def __init__(self, *, beside_json: bool = False) -> None:
         # rich reads NO_COLOR, TERM, COLUMNS and whether it is a terminal itself.
         file = sys.stderr if beside_json else sys.stdout
+        # rich takes 80 columns where it finds no terminal.
         width = None if file.isatty() or os.environ.get("COLUMNS") else _PLAIN_WIDTH
         self.out = Console(file=file, highlight=False, soft_wrap=True, width=width)
         self.err = Console(file=sys.stderr, highlight=False, soft_wrap=True)
@@ -130,6 +131,7 @@ class Screen:
 
     def _plain_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> None:
         lines = [columns, *rows]
+        # A longer cell is neither padded nor cut: a text times a negative number is empty.
         widths = [max(min(cell_len(line[i]), _WIDEST_CELL) for line in lines) for i in range(len(columns))]
         for line in lines:
             padded = [
@@ -148,6 +150,7 @@ def _fitted(
     widths = {column: max(map(cell_len, cells)) for column, *cells in zip(columns, columns, *rows, strict=True)}
     kept = list(columns)
     for column in optional:
+        # What the columns need when names are as short as they may be.
         least = sum(min(widths[one], _SHORTEST_NAME) if one in names else widths[one] for one in kept)
         if column in kept and least + len(_GAP) * (len(kept) - 1) > width:
             kept.remove(column)
@@ -160,6 +163,7 @@ def _fitted(
 def _shares(widths: Mapping[str, int], space: int) -> dict[str, int]:
     """Return how wide columns of names may be: the widest is made narrower, as long as they do not fit."""
     limits = dict(widths)
+    # One at a time, so that columns that are as wide as each other stay so, but for one.
     while limits and sum(limits.values()) > space:
         widest = max(limits, key=lambda one: limits[one])
         if limits[widest] <= _SHORTEST_NAME:

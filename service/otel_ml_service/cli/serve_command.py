@@ -81,6 +81,7 @@ def command(
     )
     if not embedded:
         serve(config, _say_where)
+    # The page shows what the exporter `jsonl` writes: while the service has `run.db` open, nobody else can read that.
     elif page and any(split_name(name)[0] == "jsonl" for name in config.exporters) and (pages := pages_of(config.dir)):
         serve(config, lambda _: pages.serve_when_asked(), pages=pages.address, starter=starter)
     else:

@@ -87,6 +87,7 @@ def _print_chosen(output: Screen, chosen: Chosen, *, as_csv: bool, height: int, 
 
 def _note_findings(tables: dict[str, Table], record: Record) -> None:
     """Keep the last table of findings of each role and axis."""
+    # The tables of other roles and axes are called `generator/otel_ml/findings`.
     if isinstance(record, Table) and f"/{record.name}".endswith(f"/{FINDINGS}"):
         tables[record.name] = record
 
@@ -118,6 +119,7 @@ def _chosen(read: History, patterns: Sequence[str], folder: RunFolder, *, parts:
     """Return the series that are meant; with `parts` also by a part of a name, which no program should rely on."""
     chosen: dict[SeriesName, Series] = {}
     for pattern in patterns:
+        # A program gets what it names: a part of a name may fit more tomorrow.
         found = dict(read.matching(pattern)) or (_with_part(read, pattern) if parts else {})
         if not found:
             names = sorted({key.name for key in read.series})
@@ -141,6 +143,7 @@ def _print_csv(chosen: Chosen) -> None:
     rows = csv.writer(sys.stdout, lineterminator="\n")
     rows.writerow(["axis", "name", "step", "value"])
     for key, series in chosen:
+        # `repr` is the shortest text that reads back as the same number.
         rows.writerows([printable(key.axis), key.name, step, repr(value)] for step, value in series.items())
 
 
@@ -183,6 +186,7 @@ def _print_overview(output: Screen, folder: RunFolder, read: History, chosen: Ch
     output.line()
     params = {name: value for name, value in leaves(read.params) if value != {}}
     for title, values in (("params", params), ("summary", read.summary)):
+        # Those of the user: otel_ml's own are told by the lines above.
         ours = {name: value for name, value in values.items() if not name.startswith(("otel_ml/", "otel_ml."))}
         if ours:
             output.line(f"{title}  " + "  ".join(f"{name}={_shown(value)}" for name, value in ours.items()))
@@ -297,6 +301,7 @@ def _not_as_it_should_be(read: History) -> set[str]:
         if is_own(key.name):
             for step, value in series.items():
                 rows[key.axis, step][key.name] = value
+    # Put together to rows again, as the filter of what backends get looks at these (docs/protocol.md §6.6).
     records = [StepRecord(0, "", axis, step, 0, 0.0, values) for (axis, step), values in sorted(rows.items())]
     found = SelfTelemetryFilter()
     found.note(records)

@@ -46,6 +46,7 @@ def command(run: str, metrics: Sequence[str], base: Path, lines: int, no_follow:
 
     def print_last(found: Iterable[Record]) -> None:
         seen = new_lines(found)
+        # With 0 lines a plain `[-0:]` would be all.
         for line in seen[max(len(seen) - lines, 0) :]:
             print_line(line)
 
@@ -54,6 +55,8 @@ def command(run: str, metrics: Sequence[str], base: Path, lines: int, no_follow:
     while goes_on:
         # Before the look: what the service writes last, before it lets the run go, is seen then.
         goes_on = not no_follow and is_live(folder)
+        # What is there now is shown as at the start: of a file that was replaced or cut, nobody knows what of it was
+        # seen.
         if follower.is_of_another_file:
             follower = Follower(folder.jsonl)
             print_last(follower.new_records())

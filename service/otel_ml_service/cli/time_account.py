@@ -21,6 +21,7 @@ __all__ = ["FINDINGS", "Share", "finding_lines", "is_exposed", "time_account"]
 FINDINGS = "otel_ml/findings"
 """The table of findings, after the name of its role and axis."""
 
+# Not `…/rank`: it says who was in front, not a time.
 _EXPOSED = re.compile(r"^(?P<place>(?:.*/)?)time/exposed/(?P<phase>.+)(?<!/rank)$")
 
 
@@ -83,6 +84,7 @@ def _numbers(series: Series) -> Series:
 
 
 def _shares(place: str, timers: Sequence[tuple[str, Series, Series]]) -> list[Share]:
+    # A phase that a step has not adds nothing to it, so all are divided by the steps that have any.
     steps = max(len(set().union(*(series for _, series, _ in timers))), 1)
     total = sum(sum(series.values()) for _, series, _ in timers)
     of_rank = account_rank({phase: ranks for phase, _, ranks in timers})
@@ -97,6 +99,7 @@ def _shares(place: str, timers: Sequence[tuple[str, Series, Series]]) -> list[Sh
             of_rank,
             last,
         )
+        # The loops over one element name a value that is used twice.
         for phase, series, ranks in timers
         for seconds in [sum(series.values())]
         for share in [seconds / total if total > 0 else 0.0]
@@ -107,6 +110,7 @@ def _shares(place: str, timers: Sequence[tuple[str, Series, Series]]) -> list[Sh
 def _at_the_front(series: Series, ranks: Series) -> int | None:
     seconds: Counter[int] = Counter()
     for step, rank in ranks.items():
+        # By the seconds and not by the number of steps: who is in front for long counts more.
         seconds[int(rank)] += series.get(step, 0.0)  # type: ignore[assignment] # a Counter of seconds
     return max(seconds, key=lambda rank: seconds[rank], default=None)
 
@@ -128,6 +132,7 @@ def finding_lines(table: Table) -> Iterator[str]:
         >>> list(finding_lines(Table(1, 0.0, "otel_ml/findings", "step", 80, columns, rows)))
         ['warning: rank 2 had 1.4 × the tokens of the others, since step 0']
     """
+    # `strict=False`: a row of a stored table may be shorter than its header.
     axis = table.axis or DEFAULT_AXIS
     for row in table.rows:
         cells = dict(zip(table.columns, row, strict=False))
@@ -164,4 +169,5 @@ def _price(cells: Mapping[str, JsonValue]) -> str:
     price = f": +{seconds(extra)} a step" if isinstance(extra, float) else ""
     if price and cells.get("others wait") == "no":
         return f"{price} of its own, most ranks do not wait for it"
+    # 0 saved: without this, another rank is as slow, and the step is as long.
     return f"{price}, {seconds(saved)} shorter without it" if price and isinstance(saved, float) and saved else price

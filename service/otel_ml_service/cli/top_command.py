@@ -75,6 +75,7 @@ def _boards(run: RunFolder) -> Iterator[RunBoard]:
     if not is_there(run.jsonl):
         yield _filled(board, list(records(run)))
         return
+    # `board.status` alone would go on for ever with a run whose service was killed, and which never says how it ended.
     is_over = not is_live(run)  # before each look: what was written until then is seen
     yield _filled(board, follower.new_records())
     while not is_over and board.status == "running":
@@ -136,6 +137,7 @@ def _live(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
 def _page(run: RunFolder, board: RunBoard, out: Console) -> Group:
     # The screen wraps nothing by itself, so that addresses and commands stay whole.
     sentence = Text(printable(board.finding or board.remark), style="yellow").wrap(out, out.width)
+    # The table gets the lines that the others leave, and one at least.
     most = out.height - _FRAME - len(sentence)
     title = Text(printable(f"{run.experiment}/{run.name}  {standing(run, board.status)}"), style="bold")
     parts = [title, _line("  ".join([*_bar(board.progress), *_progress(board.progress)]))]

@@ -62,6 +62,7 @@ def command(
     """
     output = screen()
     folder = find(run, base)
+    # A last step of None means all.
     first, last = steps or (0, None)
     chosen = Steps(axis, first, last, role)
     found = gather(lambda: records_and_spans(folder), chosen, lambda count: _check(folder, chosen, count))
@@ -70,6 +71,7 @@ def command(
         file = out or folder.path / _name(chosen)
         written = _write(file, found, chosen)
     finally:
+        # Spans are in a temporary file while the trace is put together.
         found.spans.close()
     _say(output, file, found, written)
     if as_json:

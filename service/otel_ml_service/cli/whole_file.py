@@ -21,6 +21,7 @@ def whole_file(file: Path) -> Iterator[Path]:
     if file.exists() and not file.is_file():  # a pipe or a device: there is nothing that could stay
         yield file
         return
+    # A link to a file is replaced by the file, and not written through.
     part = file.with_name(f"{file.name}.part")
     file.parent.mkdir(parents=True, exist_ok=True)
     try:

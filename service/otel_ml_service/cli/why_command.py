@@ -121,6 +121,7 @@ def print_answer(output: Screen, answer: Answer) -> None:
     styles = {"caused": "bold red", "coincided": "yellow", "cannot tell": "bold"}
     for number, sentence in enumerate(answer.sentences):
         for line in textwrap.wrap(sentence, _WIDTH):
+            # The second sentence has the verdict.
             output.line(line, style=styles[answer.verdict] if number == 1 else None)
     _print_account(output, answer)
     _print_levels(output, answer, "task", "By task")
@@ -134,6 +135,7 @@ def _print_failures(output: Screen, answer: Answer) -> None:
         for line in textwrap.wrap(sentence, _WIDTH):
             output.line(line, style="red")
     if answer.failures:
+        # Behind the first empty line is the traceback, indented as Markdown has code.
         for line in textwrap.dedent(answer.failures[0].text.partition("\n\n")[2]).splitlines()[-_TRACE:]:
             output.line(line, style="dim")
         output.line()
@@ -164,6 +166,7 @@ def _print_levels(output: Screen, answer: Answer, by: str, title: str) -> None:
         return
     output.line()
     output.line(title, style="bold")
+    # Versions ascend, so the last ones are the newest.
     rows = [[shortened(one.name, _NAME), *_before_and_after(answer.about, one)] for one in found[-_PHASES:]]
     output.table([by, "before", "after", "change"], rows, right=["before", "after", "change"])
     if len(found) > _PHASES:

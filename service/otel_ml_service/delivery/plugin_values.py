@@ -89,4 +89,5 @@ def asked_pause(error: BaseException) -> float:
         asked = float(seconds)  # type: ignore[arg-type]  # whatever a plug-in has
     except (TypeError, ValueError, OverflowError):
         return 0.0
+    # NaN is unlike itself.
     return min(max(0.0, asked), _LONGEST_PAUSE_S) if asked == asked else 0.0

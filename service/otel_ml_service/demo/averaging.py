@@ -28,6 +28,7 @@ class Averaging:
         if rank == 0:
             with Listener(address, backlog=world_size) as listener:
                 peers = [listener.accept() for _ in range(world_size - 1)]
+            # Sums of floats depend on their order: by rank, the same training has the same values each time.
             self._peers = sorted(peers, key=lambda peer: int(peer.recv()))
         else:
             self._peers = [_connected(address)]

@@ -67,6 +67,7 @@ def batches(data: Batch, *, rank: int, world_size: int, batch_size: int, steps: 
     left = np.empty(0, dtype=np.int64)
     for _ in range(steps):
         if len(left) < batch_size * world_size:
+            # What is left of an epoch comes first: no image is passed over.
             left = np.concatenate([left, shuffle.permutation(len(data.labels))])
         mine, left = left[rank : batch_size * world_size : world_size], left[batch_size * world_size :]
         yield Batch(data.images[mine], data.labels[mine])

@@ -51,6 +51,7 @@ def evaluate(folder: Path, settings: Settings) -> None:
 def next_checkpoint(folder: Path) -> Path | None:
     """Wait for the oldest checkpoint not crossed off; None when there will be no more."""
     while True:
+        # Asked before the folder is looked at: a last checkpoint that comes in between is not missed.
         finished = (folder / "finished").exists()
         waiting = sorted(folder.glob("step-?????.npz"))
         if waiting or finished:

@@ -55,6 +55,7 @@ class Launch:
 
     def environment(self, rank: int, world_size: int) -> Mapping[str, str]:
         """Return what torchrun would set, which run it is, and one thread a process: five share the machine."""
+        # What the shell has of these is meant for other jobs, and may lead to another service.
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("OTEL_EXPORTER_", "OTEL_ML_"))
         }

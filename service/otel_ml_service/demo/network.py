@@ -35,6 +35,7 @@ class Network:
         self._batch = batch
         self._hidden = np.maximum(batch.images @ w1 + b1, 0)
         scores = self._hidden @ w2 + b2
+        # Else exp() of a large score would be infinite.
         scores -= scores.max(axis=1, keepdims=True)
         self.probabilities: Floats = np.exp(scores)
         self.probabilities /= self.probabilities.sum(axis=1, keepdims=True)
@@ -53,6 +54,7 @@ class Network:
         _, _, w2, _ = self._split(self.parameters)
         count = len(self._batch.labels)
         error = self.probabilities.copy()
+        # The derivative of cross-entropy by the scores: each probability, less 1 for the right digit.
         error[np.arange(count), self._batch.labels] -= 1
         error /= count
         hidden_error = (error @ w2.T) * (self._hidden > 0)
@@ -72,6 +74,7 @@ class Network:
 
     def save(self, path: Path) -> None:
         """Write the parameters; the file appears whole."""
+        # With this ending: savez adds it to any other name.
         partial = path.with_suffix(".partial.npz")
         np.savez(partial, parameters=self.parameters)
         partial.rename(path)

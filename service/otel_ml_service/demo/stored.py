@@ -140,6 +140,7 @@ def _leveldb_records(content: bytes) -> Iterable[bytes]:
     while position + _HEADER.size <= len(content):
         left = _BLOCK - position % _BLOCK
         if left < _HEADER.size:
+            # A block whose rest is shorter than a header ends with zeros.
             position += left
             continue
         _, length, kind = _HEADER.unpack_from(content, position)

@@ -61,6 +61,7 @@ def findings(records: Sequence[Record]) -> Findings:
         steps=steps,
         accuracy=list(accuracy.values())[-1] if accuracy else None,
         evaluations=len(accuracy),
+        # The trainers' own steps have no prefix.
         slow=next((found for found in facts.findings if found.place == "" and found.accuses), None),
         incomplete=[step for step in range(steps) if samples.get(step) != ranks * batch_size],
         lost=_lost(run),

@@ -107,6 +107,7 @@ def _is_within(path: Path, top: Path) -> bool:
 
 def _can_be_folder(path: Path, top: Path) -> bool:
     """Whether nothing on the way from `top` is a file: an earlier artifact may have had that name."""
+    # From `path` upwards, as many as there are below `top`.
     ways = (path, *path.parents)
     return all(way.is_dir() or not way.exists() for way in ways[: len(path.parts) - len(top.parts)])
 

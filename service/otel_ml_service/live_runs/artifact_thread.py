@@ -46,6 +46,7 @@ class ArtifactThread:
     @property
     def stored(self) -> str:
         """Those that are not taken yet, for the next start."""
+        # Empty where something has changed since: each commit asks for it.
         if not self._stored:
             of_each = [(*encode(file.artifact)[:2], file.kept, file.modified_ns) for file in self._waiting]
             self._stored = json.dumps(of_each)
@@ -74,6 +75,7 @@ class ArtifactThread:
     def take(self) -> Iterable[Artifact]:
         """Yield those that were found, or proved to be references."""
         self._start()
+        # Nobody else takes anything out: what is not empty stays so.
         while not self._found.empty():
             yield self._found.get()
             self._waiting.popleft()

@@ -75,6 +75,7 @@ def _exists(pid: int) -> bool:
 def _process(pid: int) -> _Process | None:
     """Return what `/proc` says of a process; None where it says nothing."""
     try:
+        # Behind the name, in which there may be spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         # Of a process whose main thread has ended, others may go on.
         has_ended = fields[_STATE] in {"Z", "X"} and int(fields[_THREADS]) <= 1

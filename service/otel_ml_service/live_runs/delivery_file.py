@@ -28,6 +28,7 @@ class DeliveryFile:
 
     def __init__(self, state: Path) -> None:
         self._path = state / _FILE
+        # Not None, which stands for no file: a predecessor may have left one.
         self._kept: str | None = ""
         self.remove()
 

@@ -53,6 +53,7 @@ def as_request(late: Sent) -> Any:
 
 def _set_kind(metric: Any, late: ThirdPartyPoints, partials: Partials, row: int, start_ns: int) -> None:
     """Make a point of `metric` again what the other SDK sent, as far as it counts."""
+    # A metric has one kind of data: the gauge that `_add_point` has made goes with this.
     if late.kind == "sum":
         value, time_ns = float(partials.stats[row, 1]), int(partials.times[row, 1])
         metric.sum.is_monotonic = bool(late.monotonic)
@@ -74,6 +75,7 @@ def _add_point(metric: Any, partials: Partials, row: int) -> None:
         data = metric.histogram if series.kind == "moments" else metric.exponential_histogram
         data.aggregation_temporality = _DELTA
         point = data.data_points.add(count=int(count), sum=total)
+        # Of a single value these are the sum, from which whoever reads the request takes them.
         if count != 1:
             point.min, point.max = low, high
         _set_buckets(point, partials, row)

@@ -230,6 +230,7 @@ class LiveRun:
         for sentence in self._unstored.notices:
             _log.warning("Run %s: %s", self.experiment, sentence)
         self._unstored = None
+        # It was running, and no longer is.
         has_ended = self.status.state == "running" != status.state
         self.status = status
         self.awaits_the_dead = self._is_someone_leaving

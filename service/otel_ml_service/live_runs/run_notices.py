@@ -46,6 +46,7 @@ class RunNotices:
 
     def take(self) -> Sequence[str]:
         """Hand out what was said by now."""
+        # As many as there are now: other threads add to it meanwhile.
         return [self._said.popleft() for _ in range(len(self._said))]
 
 

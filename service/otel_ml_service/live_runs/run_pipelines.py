@@ -69,6 +69,7 @@ class RunPipelines:
             pipeline = self.started.get(name)
             if pipeline is not None:
                 pipeline.describe(info)
+            # One that has closed, with all delivered, is made anew for records that came after that.
             is_due = even_idle or self.behind(name) or name in self._without_thread
             if is_due and (pipeline is None or pipeline.is_stopped):
                 self._start(name, self._pipeline(name, make, info))

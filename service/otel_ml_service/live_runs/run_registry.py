@@ -84,6 +84,7 @@ class RunRegistry:
             return True
         with self._lock:
             promised = self._promised | unknown
+            # Promised runs count, too: their requests are acknowledged before the engine's thread opens them.
             self.is_crowded = len(self._runs) + len(promised) > MAX_RUNS or not self._has_files(len(promised))
             if not self.is_crowded:
                 self._promised = promised
@@ -184,6 +185,7 @@ class RunRegistry:
         return [account(run, undecided) for run in self]
 
     def _open(self, experiment: str, folder: Path) -> LiveRun:
+        # Whoever makes the file small has it locked.
         self._shrinking.stop(folder / "state" / "run.db")
         with storage_errors(folder):
             claim(folder)
@@ -227,6 +229,7 @@ class RunRegistry:
         run.commit()
         if folder.exists() or run.is_placed:
             return run
+        # All that a run has open goes by its folder's path: it is closed here, and opened anew there.
         self._close(run)
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         run.folder.rename(folder)

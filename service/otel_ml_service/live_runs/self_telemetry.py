@@ -51,6 +51,7 @@ def run_measures(run: LiveRun) -> Iterator[Measure]:
 
 
 def _of_exporters(run: LiveRun) -> Iterator[Measure]:
+    # A copy: other threads ask while the engine's starts exporters.
     for name, pipeline in list(run.pipelines.started.items()):
         exporter: Attributes = (("exporter", name),)
         status = pipeline.status

@@ -82,6 +82,7 @@ class ServedSettings:
             environ: where variables are looked up.
             problems: what cannot be had is added here.
         """
+        # What is wrong with the file today does not matter here: only what was hidden is taken from it.
         said = read_config_file(Path(self.file), environ, []).written if self.file else {}
         hidden: list[str] = []
         whole = {
@@ -120,6 +121,7 @@ def served_as(
         is_of_serve: it has many runs. What it was told by variables of otel_ml, such as its address, is its own.
     """
     kinds = {split_name(name)[0] for name in exporters}
+    # Which variables a plug-in reads is not known here.
     prefixes = tuple(prefix for kind in kinds & BUILT_IN.keys() for prefix in BUILT_IN[kind].variables)
     open_values = {name: value for name, value in sorted(environ.items()) if not is_secret_name(name)}
     of_exporters = {name: value for name, value in open_values.items() if name.startswith(prefixes)}
@@ -150,6 +152,7 @@ def _current_folder() -> str:
 def _without_secrets(value: Any, name: str = "") -> Any:
     """Return options with `HIDDEN` in the place of each text that may be, or hold, a secret."""
     if isinstance(value, Mapping):
+        # Whatever is below `headers` may say who one is, under any key.
         return {
             str(key): _without_secrets(item, name if name == "headers" else str(key)) for key, item in value.items()
         }
@@ -159,6 +162,7 @@ def _without_secrets(value: Any, name: str = "") -> Any:
         return HIDDEN
     if not isinstance(value, str):
         return value
+    # A reference, also one after `Bearer`, may be kept: the secret is in the variable. The rest of a text may be one.
     rest, references = REFERENCE.subn("", value)
     if references and _SCHEME.fullmatch(rest):
         return value
@@ -171,6 +175,7 @@ def _filled(kept: Any, said: Any, where: str, hidden: list[str]) -> Any:
         has = said if isinstance(said, Mapping) else {}
         return {key: _filled(value, has.get(key), f"{where}.{key}", hidden) for key, value in kept.items()}
     if isinstance(kept, list):
+        # In a list of another length nobody can say which item is which.
         items = said if isinstance(said, list) and len(said) == len(kept) else [None] * len(kept)
         return [_filled(value, item, where, hidden) for value, item in zip(kept, items, strict=True)]
     if kept != HIDDEN:

@@ -42,6 +42,7 @@ def meeting_place(state: Path, run_id: str) -> Rendezvous:
     """Return where a run's processes meet, if that is there and this user's; else where they would meet here."""
     with suppress(OSError, ValueError):
         folder = Path((state / _RENDEZVOUS).read_text(encoding="utf-8", errors="surrogateescape"))
+        # The file may come from anybody: it is believed only where this user alone could make the folder.
         if folder.is_absolute() and folder.is_dir() and is_private(folder.parent):
             return Rendezvous(folder)
     return rendezvous_of(run_id)

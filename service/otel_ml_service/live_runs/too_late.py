@@ -32,6 +32,7 @@ class TooLate:
     def __init__(
         self, folder: Path, outbox: Outbox, limit: int, telemetry: Telemetry, say: Callable[[str, str], None]
     ) -> None:
+        # A damaged `run.db` may have lost the length: then all that is whole in the file counts.
         counted = outbox.facts.get(_LENGTH, None if outbox.damage else "0")
         self._file = LateFile(folder / "late.otlp", None if counted is None else int(counted), limit)
         self._limit = limit

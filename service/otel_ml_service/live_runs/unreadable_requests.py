@@ -55,6 +55,7 @@ class UnreadableRequests:
             return
         of_run = f"-{sha256(experiment.encode()).hexdigest()[:16]}" if experiment else ""
         path = self._folder / f"{number}-{signal}{of_run}.otlp"
+        # Under another name until it is whole: the next start takes every `.otlp` that is there.
         part = path.with_suffix(".part")
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(body)

@@ -127,6 +127,7 @@ class _Gathered:
             self._note(item.role, item.axis, item.step)
             if self._is_chosen(item.axis, item.step):
                 time_ns = round(item.time * 1e9)
+                # A correction may come long after its step.
                 if not item.amendment:
                     self._widen(time_ns, time_ns)
                 self._add_values(item, time_ns)

@@ -89,6 +89,7 @@ class SpanTable:
         trace, parent, begin = span["trace_id"], span["parent_id"], span["start_ns"]
         own = trace + span["span_id"]
         where = span["axis"], span["step"], marshal.dumps(span)
+        # Without a parent it stays empty. A clock that was set back must not end a span before it begins.
         row = own, parent and trace + parent, process, begin, max(begin, span["end_ns"]), *where
         self._rows.append(row)
         self.count += 1

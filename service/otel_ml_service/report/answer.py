@@ -75,6 +75,7 @@ def troubles(run: Contents) -> list[Trouble]:
         if name == FINDINGS or name.endswith(f"/{FINDINGS}")
         for row in table.rows
     ]
+    # What lasts comes before what is over.
     return sorted(
         (one for one in found if one is not None), key=lambda one: (one.until is not None, -(one.cost_s or 0))
     )
@@ -89,6 +90,7 @@ def trouble_of(run: Contents, place: str, table: Table, row: Mapping[str, JsonVa
     extra = _number(row.get("s per step"))
     timed = run.history.series.get(SeriesName(axis, f"{place}time/step"), {})
     last = until if until is not None else max(timed, default=since)
+    # `generator/` and `generator/rollout/` are of generator, `rollout/` is another axis of the trainer.
     role = place.removesuffix("/").removesuffix(f"/{axis}") if place not in {"", f"{axis}/"} else "trainer"
     slow = run.times[role, axis].all() if (role, axis) in run.times else {}
     shows = _shown_by(slow, _whole(row.get("rank")), since, last, _whole(row.get("at step")))

@@ -71,6 +71,7 @@ def in_order(keys: Iterable[SeriesName]) -> list[SeriesName]:
 
 def _natural(name: str) -> list[str]:
     """Return what sorts layer 2 before layer 10."""
+    # Compared as text, numbers of as many digits are in their order: 20 hold any of 64 bits.
     return [part.zfill(20) if part.isdigit() else part for part in _PARTS.split(name)]
 
 

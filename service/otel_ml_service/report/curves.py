@@ -44,6 +44,7 @@ def thinned(series: Series, most: int = _POINTS) -> list[tuple[int, float]]:
     points = list(series.items())
     if len(points) <= most:
         return points
+    # Two points of each stretch stay.
     stretch = math.ceil(len(points) * 2 / most)
     values = np.full(math.ceil(len(points) / stretch) * stretch, np.nan)
     values[: len(points)] = np.fromiter(series.values(), np.float64, len(points))
@@ -101,7 +102,9 @@ def strip(title: str, axis: str, series: Series) -> Markup:
 def strip_numbers(title: str, axis: str, series: Series) -> dict[str, object]:
     """Return the steps at which another rank came, and the last step."""
     points = [(step, value) for step, value in sorted(series.items()) if math.isfinite(value)]
+    # NaN is unlike anything, so the first point is a change.
     changes = [point for before, point in pairwise([(0, math.nan), *points]) if before[1] != point[1]]
+    # The last point, too: up to there the last rank was the one.
     kept = dict([*changes[-_CHANGES:], *points[-1:]])
     often = Counter(int(value) for _, value in points).most_common(1)
     said = f"mostly rank {often[0][0]}" if often else ""

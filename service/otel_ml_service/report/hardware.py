@@ -54,6 +54,7 @@ def hosts(values: Mapping[str, float]) -> Mapping[str, HostUse]:
     gpu, cpu = defaultdict[str, list[float]](list), dict[str, float]()
     for found, share in _matching(values, _GPU):
         if found["measure"] == "hw.gpu.utilization":
+            # `host.name/b/hw.id/0` → `b`.
             gpu[found["gpu"].split("/")[1]].append(share)
     for found, share in _matching(values, _HOST):
         cpu[found["host"]] = share

@@ -76,6 +76,7 @@ def heat_map(
 
 
 def _most(values: Floats, axis: int) -> Floats:
+    # `nanmax` would warn of rows that are all NaN.
     filled = np.where(np.isnan(values), -np.inf, values).max(axis=axis)
     return np.where(np.isinf(filled), np.nan, filled)
 

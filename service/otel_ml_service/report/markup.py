@@ -98,6 +98,7 @@ def tag(name: str, *content: str, **attributes: object) -> Markup:
         >>> tag("td", "a < b", class_="number")
         '<td class="number">a &lt; b</td>'
     """
+    # Python's own words take an underscore behind them: `class_`.
     given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
     named = (f' {key}="{text(value)}"' for key, value in given.items())
     return Markup(f"<{name}{''.join(named)}>{joined(content)}</{name}>")
@@ -152,6 +153,7 @@ def chart_number(value: float) -> str:
         return f"{value:,}"  # as it is: a step may be larger than what a float tells apart
     if 1e4 <= abs(value) < 1e6:
         return f"{value:,.0f}"
+    # -0.0 + 0.0 is 0.0.
     return f"{value + 0.0:.4g}"
 
 

@@ -35,6 +35,7 @@ def whole_steps(run: Contents, held: Steps) -> Steps:
     """
     if not run.is_cut:
         return held
+    # Of the oldest step that is held some spans have left, or may have.
     oldest: dict[tuple[str, str], int] = {}
     for role, axis, step in held:
         oldest[role, axis] = min(step, oldest.get((role, axis), step))

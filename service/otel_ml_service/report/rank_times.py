@@ -147,6 +147,7 @@ class RankTimes:
         # ranks × timers, in seconds; NaN where a rank did not have one
         table = np.array([[seconds.get((rank, name), math.nan) for name in phases] for rank in ranks])
         whole = np.array([seconds.get((rank, STEP), math.nan) for rank in ranks])
+        # Where steps are not timed, it is what the timers of the slowest rank add up to.
         longest = np.nanmax(whole) if not np.isnan(whole).all() else float(np.nansum(table, axis=1).max())
         works = np.array([not (is_waiting(name) or is_routed(name)) for name in phases])
         return dict(zip(ranks, _slowdowns(table, phases, works, longest).tolist(), strict=True))

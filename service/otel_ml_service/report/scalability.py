@@ -111,6 +111,7 @@ def scaling(runs: Sequence[Contents]) -> list[Scaling]:
 def _row(run: Contents, name: str, base: Contents | None, by: Yardstick) -> Scaling:
     speed, base_speed = _speed(run, by), None if base is None else _speed(base, by)
     speed_up = speed / base_speed if speed is not None and base_speed is not None else None
+    # How many times the ranks of the base: a speed-up by as much is an efficiency of 1.
     more = run.ranks / base.ranks if base is not None and run.ranks and base.ranks else None
     used, busy, processors = energy(run), utilization(run), processor_utilization(run)
     times = _values(run, by.step)

@@ -158,6 +158,7 @@ def findings(run: Contents) -> Markup:
             rows = [[_found(column, row.get(column)) for column in columns] for row in cells]
             parts += [tag("p", name.removesuffix(_FINDINGS)), cell_table(columns, rows)]
     for name, image in run.images.items():
+        # The picture that the service has drawn, where the page has no values to draw one.
         if _is_own(name, _HEAT) and not maps:
             parts.append(_image(image))
     return section("Slow and silent ranks", *parts)

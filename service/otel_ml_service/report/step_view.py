@@ -65,6 +65,7 @@ def _shown(of_rank: Mapping[int, Sequence[Span]], front: set[int]) -> list[int]:
     if len(of_rank) <= _ROWS:
         return sorted(of_rank)
     longest = sorted(of_rank, key=lambda rank: -sum(span.end_ns - span.start_ns for span in of_rank[rank]))
+    # Those at the front first: without them the step cannot be understood.
     return sorted([*front, *(rank for rank in longest if rank not in front)][:_ROWS])
 
 
@@ -72,6 +73,7 @@ def _boxes(spans: Sequence[Span], begin: int, names: Sequence[str], account: Ste
     boxes: list[list[float | int]] = []
     until: list[int] = []
     for span in spans:
+        # The timers that are open when this one begins.
         until = [end for end in until if end > span.start_ns]
         at, length = (span.start_ns - begin) / 1e3, (span.end_ns - span.start_ns) / 1e3
         is_front = span.name != STEP and account.has(span)

@@ -41,6 +41,7 @@ def steps_told(run: Contents) -> Told:
         return Told()
     if any(one.accuses and one.kind != "pause" for one in facts.findings):
         place = facts.places[0]
+        # Without the findings, as long steps are not told where somebody was found, and here they stand beside that.
         long = long_steps_of(replace(facts, tables={}), place, min(facts.times[place]), max(facts.times[place]))
         many = "" if long is None else long.how_many(plural(long.steps, place.axis))
         return Told(beside=many and f"{many[:1].upper()}{many[1:]}.")
@@ -58,6 +59,7 @@ class StepsTold:
     def of(self, run: Contents) -> Told:
         """Return it as of now, or of a moment ago."""
         steps, found = sum(map(len, run.facts.times.values())), len(run.facts.findings)
+        # A run that is over is asked once more, whatever it has.
         if steps >= _MORE * self._steps or found != self._found or not run.facts.is_live:
             self._told, self._steps, self._found = steps_told(run), steps, found
         return self._told

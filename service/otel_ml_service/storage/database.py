@@ -88,6 +88,7 @@ def private_folder(path: Path) -> Path:
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Of a folder that was there `mkdir` changes nothing: whose it is, and who may enter, is looked at here.
         if not is_ours(path):
             raise StorageError(
                 f"The folder {str(path)!r} is a link, or belongs to user {path.lstat().st_uid}: what is written there "
@@ -148,6 +149,7 @@ def open_database(path: Path, form: Form, timeout_s: float = 0.0) -> sqlite3.Con
             # Takes the lock now: another service is refused when it opens the file, and not when it first writes.
             connection.execute("BEGIN IMMEDIATE")
             is_new = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+            # One by one: `executescript()` would first commit the transaction, and let go of the lock.
             for statement in filter(None, (part.strip() for part in form.schema.split(";"))):
                 connection.execute(statement)
             if is_new:
@@ -240,6 +242,7 @@ def opened_to_read(path: Path, timeout_s: float = 0.0) -> Iterator[sqlite3.Conne
 
 def _require_unchanged(path: Path, log: Path, closed_as: tuple[int, ...] | None) -> None:
     if closed_as is not None and (log.exists() or _stamp(path) != closed_as):
+        # Worded as SQLite does, so that `is_locked` takes it for the same.
         raise sqlite3.OperationalError("database is locked: it was opened for writing while it was read")
 
 
@@ -327,6 +330,7 @@ def _operational(path: Path, text: str) -> StorageError:
         return InUseError(
             f"{str(path)!r} is in use by another otel_ml service. Stop that one, or choose another OTEL_ML_DIR."
         )
+    # By SQLite's words: its codes are in the error from Python 3.11 on only.
     if "full" in text or "readonly" in text:
         return NoSpaceError(_no_space(path, "No space left" if "full" in text else "it is read-only"))
     if "unable to open" in text and not may_open_files():  # SQLite does not say why

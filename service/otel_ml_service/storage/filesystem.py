@@ -22,6 +22,7 @@ _NETWORK = frozenset({
 })  # fmt: skip
 """Names in the third column of the mounts, of what is not one host's own disk."""
 
+# The table writes a space in a name as `\040`, and a backslash as `\134`.
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 

@@ -27,6 +27,7 @@ def _is_locked_now(path: Path, open_files: ExitStack) -> bool:
     try:
         connection = sqlite3.connect(address, uri=True, timeout=READERS_S, isolation_level=None)
         open_files.enter_context(closing(connection))
+        # Before it uses the log: there `BEGIN EXCLUSIVE` alone keeps other writers out, and no readers.
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")
     except sqlite3.DatabaseError as error:

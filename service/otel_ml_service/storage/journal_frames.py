@@ -142,6 +142,7 @@ def read(content: bytes, identity: str) -> Content:
     """
     entries: list[Entry] = []
     head, seed = as_head(identity), seed_of(identity)
+    # A file that begins otherwise is searched from its first byte on: the identity is in the checksum of each frame.
     position = len(head) if content.startswith(head) else 0
     dropped = damaged = 0
     while position < len(content):

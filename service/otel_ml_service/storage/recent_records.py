@@ -41,6 +41,7 @@ class RecentRecords:
         """Return up to `limit` records after this `seq`; None where the next one is not kept."""
         if not self._records or self._records[0][0].seq > seq + 1:
             return None
+        # `seq` ascends without gaps, so a difference is a place.
         start = seq + 1 - self._records[0][0].seq
         return [record for record, _ in islice(self._records, start, start + limit)]
 

@@ -161,6 +161,7 @@ def _damaged_copy(path: Path, *, taken: bool = False) -> Path:
     number = 1
     while path.with_name(f"{path.name}.damaged-{number}").exists():
         number += 1
+    # `taken` is 1 or 0: in front of the first free number is the last one that is taken.
     return path.with_name(f"{path.name}.damaged-{max(1, number - taken)}")
 
 

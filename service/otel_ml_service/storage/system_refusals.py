@@ -42,6 +42,7 @@ def refusal_of_growth(database: Path) -> OSError | None:
             size = max(size, path.stat().st_size)
     try:
         with tempfile.TemporaryFile(dir=database.parent, buffering=0) as file:
+            # Behind a hole as large as the database: a limit of the size of files looks at where a write ends.
             written = 0
             while written < _GROWTH:  # the first write may be cut short without a reason; the next one has it
                 written += os.pwrite(file.fileno(), bytes(_GROWTH - written), size + written)

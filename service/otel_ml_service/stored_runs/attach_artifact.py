@@ -87,6 +87,7 @@ def _not_over(folder: RunFolder, reason: str) -> NotAttachedError:
 
 def _facts(folder: RunFolder, deadline: float) -> Facts | None:
     """Return what a service noted of a run that is over; None where it cannot be read."""
+    # With no time left it is looked at once all the same.
     while is_over_within(folder, deadline - time.monotonic()):
         try:
             return stored_facts(folder)

@@ -65,6 +65,7 @@ def is_recording(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
+        # No more of it: a file of another kind may be one line.
         return _signal_of(file.readline(256)) is not None
 
 
@@ -85,6 +86,7 @@ def read_recording(
     settings = EngineSettings(
         allowed_lateness_s=_EVER_S, first_lateness_s=_EVER_S, world_wait_s=_EVER_S, end_silence_s=_EVER_S
     )
+    # One time for all lines: no time-out of an engine passes while they are read.
     now = path.stat().st_mtime
     runs: dict[str, _Run] = {}
     unreadable = 0
@@ -132,5 +134,6 @@ def _requests(path: Path, progress: Callable[[int], None]) -> Iterator[Mapping[s
 
 
 def _signal_of(line: bytes) -> Signal | None:
+    # A message has one key at its beginning, whose spaces are a matter of who wrote it.
     head = line[:64].replace(b" ", b"")
     return next((signal for key, signal in _KEYS.items() if head.startswith(b'{"' + key + b'"')), None)

@@ -28,6 +28,8 @@ class _Rule:
         A default stays one, and gives way to what another rank asks for: there the rule is added, too.
         """
         mine = self.reduction
+        # A series has one way in which a rank's own records combine: where the rule names another one, it stands in
+        # place of what was asked for.
         if mine.within != asked.within and mine.within is not None:
             return mine
         new = tuple(one for one in mine.across if one not in asked.across)
@@ -48,6 +50,7 @@ class ExtraReductions:
         problems: list[str] = []
         self._rules = [rule for text in rules if (rule := _parsed(text, problems)) is not None]
         self._used: set[_Rule] = set()
+        # A dict as a set that keeps its order: each sentence once.
         self._impossible: dict[str, None] = {}
         self._seen: set[str] = set()
         if problems:
@@ -103,6 +106,7 @@ class ExtraReductions:
 
     def _note_impossible(self, rule: _Rule, name: str, partials: Partials, row: int) -> None:
         mine, kind = rule.reduction, partials.series[row].kind
+        # A single record is the first and the last one, and its statistics are known.
         lone = partials.stats[row, COUNT] == 1
         lacks = ""
         if mine.within is None and mine.needs_buckets and kind != "buckets":

@@ -121,6 +121,7 @@ def record_of(line: bytes, folder: Path) -> Record:
     if kind is None:
         return _checked(StepRecord(**row))
     if kind == "artifact":
+        # `type` says what kind of record it is, so an artifact's own type has another name in the text.
         row["type"] = row.pop("artifact_type")
     media = _inside(folder, row.pop("path")).read_bytes() if kind in {"image", "audio"} else None
     return with_own_file(decode((kind, json.dumps(row), media)), folder)

@@ -63,6 +63,7 @@ def spans_of_step(path: Path, role: str, axis: str, step: int) -> Iterator[Span]
     if not path.is_file():
         return
     with path.open("rb") as file:
+        # `"step":1` is in `"step":12` and in texts, too, so each span is looked at again.
         for line in _lines_with(file, b'"step":%d' % step):
             span = span_in(line)
             if span is not None and (span.role, span.axis, span.step) == (role, axis, step):
@@ -92,6 +93,8 @@ def _found_in(lines: bytes, wanted: bytes) -> Iterator[bytes]:
 def offset_of(file: IO[bytes], size: int, time_ns: int) -> int:
     """Return where the first line begins that ends at a time or later."""
     low, high = 0, size
+    # Lines are in the order in which they arrived, so what is found is right but for that: who asks begins some way
+    # before (`SLACK_NS`).
     while high - low > _NEAR:
         middle = (low + high) // 2
         file.seek(middle)
@@ -111,6 +114,7 @@ _NEAR = 64 * 1024
 
 def _end_of(line: bytes) -> int | None:
     _, _, after = line.partition(b'"end_ns":')
+    # A time in nanoseconds has 19 digits at most; a space may stand before them.
     digits = after[:20].partition(b",")[0].strip()
     return int(digits) if digits.isdigit() else None
 

@@ -59,6 +59,7 @@ def with_late(records: Sequence[Record], path: Path) -> Merged:
     if not late:
         return Merged(records, torn=found.torn, damaged=damaged)
     operations = dict(_operations(late))
+    # A step may have several rows: of attempts, and of corrections.
     rows: dict[_Place, list[int]] = {}
     for index, record in enumerate(records):
         if isinstance(record, StepRecord):
@@ -126,6 +127,7 @@ def _merge(records: list[Record], where: Sequence[int], name: str, value: float,
         return False
     newest = max(row.attempt for _, row in rows)
     rows = [(index, row) for index, row in rows if row.attempt == newest]
+    # A row that was corrected stands there twice: the newer one has the value that counts.
     index, row = next(((index, row) for index, row in reversed(rows) if name in row.values), rows[0])
     if name in row.values:
         if operation is None:

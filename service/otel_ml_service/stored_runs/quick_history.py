@@ -66,6 +66,8 @@ def history_of(run: RunFolder, patterns: Sequence[str] = (), note: Note | None =
 
 def _by_columns(run: RunFolder, patterns: Sequence[str], note: Note | None) -> History | None:
     """Return the history, or None where the columns do not hold, or hardly pay."""
+    # Handed on at the end only: where the columns turn out not to hold, all records are read anew, and nothing would be
+    # noted twice.
     noted: list[Record] = []
     with suppress(*_FAILURES), ExitStack() as files:
         live = is_live(run)
@@ -114,6 +116,7 @@ class _Reader:
                 column = chunk.column(key)
                 read.series[key].update(zip(column.steps, column.values, strict=True))
                 read.amendments += 0 if is_own(key.name) else sum(column.corrected)
+        # Of other records than steps the columns have only where they are in the text.
         for at, length in chunk.others:
             self._text.seek(at)
             self._take_line(self._text.read(length))

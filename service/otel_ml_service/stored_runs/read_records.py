@@ -96,6 +96,7 @@ def records(run: RunFolder) -> Iterator[Record]:
     except RunInUseError:
         if not is_there(run.jsonl):
             raise
+        # What came before a service opened the run is not yielded again.
         yield from (record for record in Follower(run.jsonl).new_records() if record.seq > last)
 
 
@@ -133,6 +134,7 @@ def is_live(run: RunFolder) -> bool:
         return False  # a service has the log as long as it has the run
     try:
         with opened_to_read(run.database) as connection:
+            # Opening alone takes no lock; a statement does.
             connection.execute("SELECT 1 FROM records LIMIT 1").fetchone()
     except sqlite3.DatabaseError as error:  # also one that a kill or a disk has left damaged: nobody has that open
         return is_locked(error)
@@ -234,6 +236,7 @@ def _kept(run: RunFolder) -> Iterator[Record]:
     """Yield the records of the database; those that had to go at the disk limit are still in `metrics.jsonl`."""
     kept = _from_database(run.database)
     first = next(kept, None)
+    # `seq` begins at 1.
     if (first is None or first.seq > 1) and is_there(run.jsonl):
         before = Follower(run.jsonl).new_records()
         yield from (record for record in before if first is None or record.seq < first.seq)

@@ -37,6 +37,7 @@ def records_and_spans(run: RunFolder) -> Iterator[SpanRow | Record]:
         row = _row(line, f"{str(path)!r}, line {number}")
         last = row.pop("seq", last)
         yield row
+    # The text is in the order of `seq`: of what it has, the database is not asked.
     for record in records(run):
         if not isinstance(record, SpanBatch):
             yield record

@@ -53,6 +53,7 @@ class _Recorded:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
+        # A `seq` cannot serve as index: of a run beyond the disk limit the first records are gone.
         self._seqs = [record.seq for record in records]
 
     @property
@@ -83,6 +84,7 @@ def run_info(run: RunFolder, records: Sequence[Record]) -> RunInfo:
         return of_folder
     try:
         with closing(Outbox(run.database)) as outbox:
+            # Tags and notes are in the engine's state; nothing is given to this engine.
             facts = Engine(run_id, EngineSettings(), outbox.state(), kept=outbox.entry).facts
     except Exception as error:  # noqa: BLE001 (as where a service goes on with a run: what an entry holds may be anything)
         _log.warning("%s", explained(f"Tags and notes of run {run.id} cannot be read: {error}", "damaged-file"))
@@ -153,6 +155,7 @@ def _wait(pipelines: Sequence[Pipeline], timeout: float, progress: Callable[[Map
     while any(pipeline.behind for pipeline in pipelines):
         now = {pipeline.name: pipeline.status.delivered for pipeline in pipelines}
         if now != delivered:
+            # Any progress of any exporter gives all of them the whole time again.
             delivered, deadline = now, time.monotonic() + timeout
             progress(delivered)
         for pipeline in pipelines:

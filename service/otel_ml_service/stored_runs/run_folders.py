@@ -192,6 +192,7 @@ def _chosen(text: str, base: Path, runs: Sequence[RunFolder]) -> RunFolder:
     named = exact or [run for run in runs if text in {run.name, f"{run.experiment}/{run.name}"}]
     if named:
         return named[0]  # of several that were given the same name, the newest
+    # An empty text is the beginning of each id.
     found = [run for run in runs if text and (run.id.startswith(text) or run.experiment == text)]
     if len(found) == 1:
         return found[0]
@@ -202,6 +203,7 @@ def _chosen(text: str, base: Path, runs: Sequence[RunFolder]) -> RunFolder:
             f"{text!r} is the beginning of {len(found)} runs: {_listed(found)}. Write more characters of the id."
         )
     parts = [run for run in runs if _has_part(run, text)]
+    # Several runs of one name leave nothing to ask: the newest is meant, as where the whole name is written.
     if len({(run.experiment, run.name) for run in parts}) == 1:
         return parts[0]
     if parts:

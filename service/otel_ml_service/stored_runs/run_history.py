@@ -90,6 +90,7 @@ class History:
         self.began = record.time if self.began is None or record.time < self.began else self.began
         self.ended = record.time if self.ended is None or record.time > self.ended else self.ended
         for series, value in zip(self._columns(record), record.values.values(), strict=True):
+            # A correction, or a newer attempt, comes later in `seq` and replaces what was there.
             series[record.step] = value
 
     def _columns(self, record: StepRecord) -> Sequence[dict[int, float]]:

@@ -18,6 +18,7 @@ from otel_ml_service.stored_runs.unfinished import Unfinished
 
 __all__ = ["service_again"]
 
+# `mlruns`, `sqlite:///mlflow.db` and `file:runs` do; `/data`, `sqlite:////data` and `https://host` do not.
 _FROM_FOLDER = re.compile(r"(?:sqlite:///|file:)?(?!/)(?![\w+.\-]+:).")
 """A text that may be a path that begins where the service was started."""
 
@@ -35,6 +36,7 @@ def service_again(run: Unfinished) -> Iterator[Service]:
         with _surroundings(_environment_of(run, None), ""):
             yield Service(ServiceConfig.load(rendezvous=rendezvous))
         return
+    # What names the run wins over what the service had.
     environ = {**served.environ, **_environment_of(run, served)}
     problems = served.missing(os.environ)
     options = served.options(os.environ, problems)

@@ -65,6 +65,7 @@ class SpanBlocks:
                     span = span_in(line) if all(part in line for part in wanted) else None
                     if span is not None:
                         yield span
+                # Lines are out of order by the slack at most: no later one is of this stretch.
                 if len(block.ends) and block.ends[-1] > end_ns + SLACK_NS:
                     return
 
@@ -89,5 +90,6 @@ def _read(file: IO[bytes], number: int) -> _Block:
     if content and not content.endswith(b"\n"):
         content += file.readline()
     found = [(match.start() + begin, int(match[1]), int(match[2])) for match in _TIMES.finditer(content)]
+    # `reshape` gives a block without spans its three columns, too.
     columns = np.array(found, dtype=np.int64).reshape(-1, 3).T
     return _Block(*columns)

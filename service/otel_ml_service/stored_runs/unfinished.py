@@ -209,8 +209,10 @@ def _with_endpoints(run: Unfinished, left: Mapping[Path, Leftover]) -> Unfinishe
     """Return the run with what spools say of processes that send, or sent, to an endpoint of the user's."""
     locked = {path for path in left if _is_locked(path)}
     sent_to = {
+        # `<instance>-<6 digits>.spool` (docs/protocol.md §4.13).
         path.name.rpartition("-")[0]: one.endpoint
         for path, one in left.items()
+        # An empty file has nothing that was on its way.
         if path not in locked and (one.frames or one.damaged)
     }
     variables = sorted({one.variable for one in left.values() if one.variable})
@@ -223,6 +225,7 @@ def _is_locked(spool: Path) -> bool:
         with spool.open("rb") as file:
             # Shared, so that two who look at the same time do not take each other for the writer.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    # Who had a file that is gone has sent it just now.
     except (BlockingIOError, FileNotFoundError):
         return True
     return False
@@ -233,6 +236,7 @@ def _left_by_workers(rendezvous: Rendezvous, spools: int, resource: Mapping[str,
     said = _said_home(rendezvous)
     has_home = said is not None and Path(said.run_dir).is_dir()
     origin = base if said is None else Path(said.run_dir).parent.parent
+    # A folder that is gone is made anew in `base`.
     where = origin if has_home else base
     there = RunFolder(run_folder(where, experiment, run_id))
     return Unfinished(

@@ -31,6 +31,7 @@ class PagesOfAJob:
         threading.Thread(target=self._serve, name="otel-ml-page", daemon=True).start()
 
     def _serve(self) -> None:
+        # Whoever connects waits in the socket's queue until the server below takes it.
         select.select([self._listener], [], [])
         # Here, and not above: what draws pages takes a moment to load, and most jobs are over before anybody looks.
         from otel_ml_service.ui.known_runs import KnownRuns

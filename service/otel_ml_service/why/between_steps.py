@@ -92,6 +92,7 @@ def between_steps(facts: RunFacts, place: Place, time: StepTime, steps: Iterable
     pairs = [(a, b) for a, b in pairwise(known) if b == a + 1 and a in wanted and b in wanted and b not in restarts]
     if time.source not in {"account", "timer"} or not pairs:
         return None
+    # A row has the time of its newest record, which is about when its step ended.
     # Less than nothing where the slowest rank was still in the step before: it is in both.
     of_steps = {b: max(times[b] - times[a] - time.seconds[b], 0.0) for a, b in pairs}
     total_s = sum(of_steps.values())
@@ -137,6 +138,7 @@ def _late(facts: RunFacts, place: Place, step: int, longer_s: float) -> Iterator
 def _ends_of(facts: RunFacts, place: Place, step: int) -> Mapping[int, tuple[int, int]]:
     """Return rank → when its spans of a step begin and end."""
     spans: dict[int, list[Span]] = defaultdict(list)
+    # The bytes are what the exporter `jsonl` writes: lines without them are not even parsed.
     for span in facts.spans_of_steps(place, step - _AHEAD, step, f'"step":{step},'.encode()):
         if span.step == step and (span.role, span.axis) == place:
             spans[span.rank].append(span)

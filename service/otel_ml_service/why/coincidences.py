@@ -66,6 +66,7 @@ def changes_near(
 def _window(facts: RunFacts, place: Place, step: int) -> tuple[float, float]:
     """Return the seconds since the epoch in which the steps around `step` were done."""
     times = facts.times.get(place, {})
+    # Of other axes what lies between these two rows was done in the same seven steps.
     before = [time for at, time in times.items() if at < step - NEAR]
     after = [time for at, time in times.items() if at > step + NEAR]
     return max(before, default=-math.inf), min(after, default=math.inf)
@@ -121,6 +122,7 @@ def _findings(facts: RunFacts, place: Place, step: int, *, is_own_known: bool) -
 def _metrics(facts: RunFacts, place: Place, step: int, but: str) -> Iterator[Evidence]:
     looked_at = 0
     for other in facts.times:
+        # By name, which no two series of a place share, so dicts are never compared.
         for name, values in sorted(facts.series(other)):
             if name == but or _is_further_of(name, but) or not is_looked_at(name):
                 continue
@@ -130,6 +132,7 @@ def _metrics(facts: RunFacts, place: Place, step: int, but: str) -> Iterator[Evi
             for at, text in _changed(name, _around(facts, place, step, other, values)):
                 if _same_time(facts, place, step, other, at):
                     yield Evidence("change", at, f"{name} {text} at {_at(facts, place, other, at)}")
+                    # One change of a metric near enough tells that it changed.
                     break
 
 

@@ -122,6 +122,7 @@ def compared(a: RunFacts, b: RunFacts) -> Comparison:
     apart = None if more is None else _step(*times, more.steps_of("A"), more.steps_of("B"))
     # Where a few long steps make more of the difference than all others do, they are what is told.
     if more is not None and apart is not None and more.by_s > abs(apart.by):
+        # It goes on behind a comma.
         usual = _slower(apart, is_caused=False).replace("Neither", "neither")
         what, verdict, reason = f"{more.told} Apart from these, {usual}", more.verdict, more.cause
     return Comparison(
@@ -194,6 +195,7 @@ def _step(
 def _of_steps(
     name: str, a: Mapping[int, float], b: Mapping[int, float], of_a: Sequence[int], of_b: Sequence[int]
 ) -> Difference:
+    # A phase that a step does not have took no time in it.
     before, after = [a.get(step, 0.0) for step in of_a], [b.get(step, 0.0) for step in of_b]
     by, low, high = of_means(before, after)
     return Difference(name, _mean(before) if a else None, _mean(after) if b else None, by, low, high, len(after))
@@ -282,6 +284,7 @@ def _most_changed(phase: Difference) -> str:
 
 def _lost_more(slow: RunFacts, other: RunFacts, place: Place) -> float:
     """Return the seconds a step that one run lost to slow ranks, less those of the other."""
+    # By all steps of each run, as they need not be equally long.
     per_step = [_lost(_of_place(run, place)) / max(len(run.times.get(place, {})), 1) for run in (slow, other)]
     return per_step[0] - per_step[1]
 
@@ -294,6 +297,7 @@ def _lost(found: Iterable[Slow]) -> float:
     """Return the seconds that a run lost to slow ranks and stages: of several in one phase, the costliest counts."""
     lost: dict[str, float] = {}
     for slow in found:
+        # Ranks that are slow in the same phase are waited for at once.
         lost[slow.phase] = max(lost.get(slow.phase, 0.0), slow.cost_s)
     return sum(lost.values())
 
@@ -316,6 +320,7 @@ def _worse(metrics: Sequence[Difference]) -> str:
             else f"Of {len(metrics)} metrics at equal steps none"
         )
         return f"{none} is sure to differ."
+    # A difference that is sure is not 0, so one of both means is not, either.
     largest = sorted(sure, key=lambda one: -abs(one.by) / max(abs(one.a or 0.0), abs(one.b or 0.0)))
     named = [f"{one.name} ({measured(one.name, one.a or 0.0)} → {measured(one.name, one.b or 0.0)})" for one in largest]
     which = "the only metric of both" if len(metrics) == 1 else f"{len(sure)} of {len(metrics)} metrics"

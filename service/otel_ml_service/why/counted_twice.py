@@ -36,6 +36,7 @@ def counted_twice(
     """
     found: dict[int, float] = {}
     for before, step in pairwise(sorted(longer)):
+        # Two steps share the same seconds, not three: what a step has from the one before it does not lend to the next.
         if step != before + 1 or before in found or before - 1 not in times or step not in times:
             continue
         passed_s, both = times[step] - times[before - 1], (seconds[before], seconds[step])

@@ -236,6 +236,8 @@ class RunFacts:
         times = self.times.get(place, {})
         steps = sorted(times)
         in_order = [times[step] for step in steps]
+        # Rows of steps that closed late have later times than those behind them: `done` never falls, so that steps can
+        # be cut out of the time by it.
         return _Order(steps, in_order, list(accumulate(in_order, max)))
 
     def once(self, work_out: Callable[[RunFacts, Place], T], place: Place) -> T:

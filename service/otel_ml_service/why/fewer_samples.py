@@ -154,6 +154,7 @@ def _fewer(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int], 
 def _places_of(facts: RunFacts, place: Place, producers: Sequence[Producer]) -> list[Place]:
     """Return where producers have steps; `consumed()` publishes the first letters of their role."""
     roles = tuple({one.role for one in producers})
+    # `startswith` takes any of several.
     return [one for one in facts.places if one.role != place.role and one.role.startswith(roles)]
 
 
@@ -174,6 +175,7 @@ def _grown(facts: RunFacts, place: Place, before: tuple[float, float], after: tu
     times = facts.times.get(place, {})
     # The producers' own steps of that time: their numbers have nothing to do with those of who takes samples.
     old, new = ([step for step in sorted(times) if first < times[step] <= last] for first, last in (before, after))
+    # By the clock: producers need not time their steps.
     lasted = {step: times[step] - times[earlier] for earlier, step in pairwise(sorted(times))}
     if min(len(old), len(new)) < _FEW:
         return None

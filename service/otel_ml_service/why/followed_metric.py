@@ -51,6 +51,8 @@ def _most_alike(facts: RunFacts, place: Place, around: Sequence[int], time: Step
 
 def _in_step(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> float:
     both = _both(near, time, values)
+    # Rows as they are, and their differences from step to step: of two that both only rise the first are alike whatever
+    # they are.
     return min(_rank_correlation(both), _rank_correlation(np.diff(both, axis=1)))
 
 
@@ -67,6 +69,7 @@ def _both(near: Iterable[int], time: StepTime, values: Mapping[int, float]) -> F
 def _rank_correlation(both: Floats) -> float:
     """Return the rank correlation (Spearman) of two rows; 0 of fewer than 32 steps, or without a change."""
     both = both[:, np.isfinite(both).all(axis=0)]
+    # A correlation with what never changes is not defined (0 divided by 0).
     if both.shape[1] < _AS_MANY or (np.ptp(both, axis=1) == 0).any():
         return 0.0
     times, of_metric = both

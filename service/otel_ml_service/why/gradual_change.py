@@ -50,6 +50,7 @@ def _levels(one: Producer) -> list[tuple[int, int, int]]:
     """Return where a producer's samples changed at once: the first step, that with which it was certain, the last."""
     steps = sorted(one.values)
     changes = change_points(steps, [one.values[step] for step in steps]).changes
+    # A level ends where the next one begins, the last one with the last step.
     ends = [*(change.step for change in changes[1:]), steps[-1] + 1][: len(changes)] if steps else []
     return [
         (change.step, change.found_at, min(end, change.step + BACK) - 1)

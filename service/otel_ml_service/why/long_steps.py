@@ -243,6 +243,7 @@ def long_steps(time: StepTime, axis: str, steps: Sequence[int], beside: Iterable
     if len(known) < LEAST_STEPS:
         return None
     lengths = np.array([time.seconds[step] for step in known])
+    # `lower`: lengths that were measured, not means of two of them.
     shortest, third = (float(value) for value in np.quantile(lengths, (_SHORTEST, _TYPICAL), method="lower"))
     limit = third + _BEYOND * max(third - shortest, _LEAST * third)
     typical = tuple(step for step in known if time.seconds[step] <= limit)
@@ -276,6 +277,7 @@ def with_phases(long: LongSteps, time: StepTime) -> LongSteps:
             found[name][step] = more
     # What all steps have whose spans are kept (the newest ones) is taken to be in the others, too.
     every = {name: tuple(long.of_steps if len(of) == len(known) else of) for name, of in found.items()}
+    # What the steps have whose spans are kept stands for all of them: it is scaled up.
     of_each = len(long.of_steps) / max(len(known), 1)
     grown = [Grown(name, every[name], fmean(of.values()), sum(of.values()) * of_each) for name, of in found.items()]
     large = sorted((one for one in grown if one.in_all_s > _TOGETHER * long.total_s), key=lambda one: -one.in_all_s)

@@ -46,6 +46,7 @@ def grow(time: StepTime, steps: Sequence[int]) -> tuple[Sequence[int], Sequence[
 
 
 def _order(values: Sequence[float]) -> float:
+    # The order of the order is the place of each value among all.
     ranks = np.argsort(np.argsort(values))
     return float(np.corrcoef(ranks, np.arange(len(values)))[0, 1])
 

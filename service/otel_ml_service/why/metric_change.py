@@ -142,6 +142,7 @@ def _caused(facts: RunFacts, place: Place, name: str, turn: Turn, said: ByProduc
 
 def _last_of(turn: Turn, values: Mapping[int, float]) -> int:
     """Return up to which step a metric has the new level: a way back takes longer to be told than this looks."""
+    # Without steps before it is NaN, which nothing is nearer to: then the loop ends at once.
     old = median([values[step] for step in sorted(values) if step < turn.step][-BACK:] or [math.nan])
     new = median([value for step, value in values.items() if turn.step <= step <= turn.found_at])
     last = turn.found_at

@@ -75,6 +75,7 @@ def no_longer_finite(facts: RunFacts, place: Place, first: int, last: int) -> It
 def on_ranks(facts: RunFacts, place: Place, name: str, step: int) -> str:
     """Return on which ranks a metric of a place was not finite at a step; nothing where the run does not keep that."""
     own = name.removeprefix(place.prefix)
+    # Read as it is needed: of most names the first one is told.
     told = ((_told(facts, place, "ranks", one, step), _told(facts, place, "rank", one, step)) for one in _bases(own))
     ranks, rank = next((found for found in told if found[0] is not None), (None, None))
     if ranks is None:
@@ -105,6 +106,7 @@ def finite_no_more(name: str, values: Mapping[int, float], at: int, where: str) 
         where: on which ranks.
     """
     steps = sorted(values)
+    # There is a step before, and it is finite: `at` is the first one that is not behind one that is.
     before, later = values[steps[steps.index(at) - 1]], [step for step in steps if step > at]
     again = next((step for step in later if math.isfinite(values[step])), None)
     if again is None:

@@ -33,6 +33,7 @@ def told_with_hosts(facts: RunFacts, place: Place, causes: Sequence[Slow]) -> li
             said += [text for one in others if (text := f"{what_was_when(one)}, of {_role(facts, one)}") not in said]
         else:
             told[what_was_when(slow)] = []
+    # `sorted(set(said), key=said.index)` is what was said, each once, in its order.
     return [f"{name}{listed(sorted(set(said), key=said.index))}" if said else name for name, said in told.items()]
 
 

@@ -103,6 +103,7 @@ def producers_of(facts: RunFacts, place: Place, metric: str) -> list[Producer]:
     for key, samples in list(series.items()):
         who = key.name.removeprefix(prefix)
         role, _, rank = who.rpartition("/")
+        # `consumed/samples` itself is of all producers, and further reductions (`…/max`) end with no rank.
         if key.axis != place.axis or who == key.name or not role or not rank.isdecimal():
             continue
         version, staleness, values = (
@@ -153,6 +154,7 @@ def mix_of(producers: Sequence[Producer], step: int, last: int) -> Mix | None:
     """
     known, before, after = _windows(producers, step, last)
     whole = _change(known, before, after)
+    # No change, or too few steps to tell one.
     if not whole or any(one.values.keys().isdisjoint(steps) for one in known for steps in (before, after)):
         return None
     old, new = _shares(known, before), _shares(known, after)
@@ -165,6 +167,7 @@ def mix_of(producers: Sequence[Producer], step: int, last: int) -> Mix | None:
 
 def _shares(known: Sequence[Producer], steps: Sequence[int]) -> list[float]:
     given = [_given(one, steps) for one in known]
+    # 1: where nobody gave any, all shares are 0.
     return [one / max(sum(given), 1.0) for one in given]
 
 

@@ -29,6 +29,7 @@ def alone_in(facts: RunFacts, place: Place, phase: str, by_s: float, steps: Sequ
         return None
     found = Counter(_longest(facts, place, phase, by_s, steps))
     rank, times = max(found.items(), key=lambda one: one[1], default=(None, 0))
+    # Steps in which nobody is alone count as None, and speak against a rank, too.
     return rank if times >= _MOSTLY * found.total() else None
 
 

@@ -24,6 +24,7 @@ def by_paths(facts: RunFacts, place: Place, time: StepTime, *groups: Sequence[in
 
     So it is where no spans of all ranks are kept, too.
     """
+    # An account whose phases follow each other is exact; where they take turns, it is that of one rank.
     if not time.phases or (time.source == "account" and not is_pipeline(tuple(time.phases))):
         return time
     found: dict[int, Mapping[int, Sequence[Span]]] = {}

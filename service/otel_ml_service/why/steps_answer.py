@@ -73,6 +73,7 @@ def _told_once(long: LongSteps, times: Mapping[int, float], time: StepTime) -> L
     """Return long steps without those in which ranks waited for one that was still in the step before."""
     twice = counted_twice(long.of_steps, time.seconds, times)
     of_steps = {step: longer for step, longer in long.of_steps.items() if step not in twice}
+    # `share` is the long steps' part of all time, so this is all time, with what is in two steps once.
     whole_s = long.total_s / long.share - sum(twice.values())
     return replace(long, of_steps=of_steps, share=sum(of_steps.values()) / whole_s)
 
@@ -92,6 +93,7 @@ def told_with(long: LongSteps, answer: Answer, facts: RunFacts, place: Place) ->
     first, last = answer.first or 0, answer.last or 0
     is_one = first == last
     is_said = answer.verdict == "coincided" or any(one.kind == "follows" for one in answer.evidence)
+    # Of one step: the answer about it compares it with the steps before, and tells nearly all of it already.
     is_said = is_said or (is_one and (answer.effect or 0.0) >= CAUSED * long.total_s)
     if is_said and not long.is_caused:
         return answer

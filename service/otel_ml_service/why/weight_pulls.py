@@ -53,9 +53,11 @@ def pull_of(
         since: the first step that used it.
         last: the last one.
     """
+    # What a line of such a span has in it, as the exporter `jsonl` writes it: others are not parsed.
     wanted = b'"links":[', b'"rank":%d,' % producer.rank
     spans = facts.spans_of_steps(place, since - _BEFORE, last, *wanted)
     pulls = [(span, taken) for span in spans if (taken := _taken(span, producer)) is not None]
+    # The end of the step before: what ended earlier brought nothing to these steps that those before had not.
     begin_ns = max((at for step, at in facts.times.get(place, {}).items() if step < since), default=0.0) * 1e9
     brought = [pull for pull in pulls if pull[1] == version][-1:]
     meanwhile = [pull for pull in pulls if pull[0].end_ns >= begin_ns]
@@ -70,6 +72,7 @@ def _taken(span: Span, producer: Producer) -> int | None:
     """Return the version of the weights that a span of the producer took from another role; None of others."""
     if half_of_role(span.role) != half_of_role(producer.role) or span.rank != producer.rank:
         return None
+    # A link has of a role what its context has, the first ten letters, as a producer does.
     of_others = (link.attributes for link in span.links if link.attributes.get(ROLE) != producer.role)
     return next((version for said in of_others if isinstance(version := said.get(VERSION), int)), None)
 

@@ -52,6 +52,7 @@ def shown_exactly(facts: RunFacts, place: Place, slow: Slow) -> Slow:
     if slow.kind != "slow" or is_exact or not isinstance(slow.rank, int):
         return slow
     # A filter on bytes, before a line is read: a timer with attributes is called `forward/…` here, and `forward` there.
+    # `[1:-1]`: without the quotes, as more may follow.
     first_word = json.dumps(slow.phase.partition("/")[0])[1:-1].encode()
     wanted = b'"rank":%d,' % slow.rank, b'"name":"' + first_word
     spans = facts.spans_of_steps(place, slow.since, slow.last, *wanted)

@@ -82,10 +82,12 @@ def removed(text: str) -> Removed:
         >>> removed("rank=2,phase=forward"), removed("rank=0-1+5,phase=data").ranks, removed("stage=3")
         (Removed(ranks=(2,), stage=None, phase='forward'), (0, 1, 5), Removed(ranks=(), stage=3, phase=None))
     """
+    # `rank=2` is cut into `rank`, `=` and `2`, of which every second one counts.
     given = dict(part.partition("=")[::2] for part in text.split(",")) if text else {}
     phase, ranks = given.get("phase"), tuple(_ranks(given.get("rank", "")))
     is_stage = re.fullmatch(r"\d{1,9}", given.get("stage", "")) is not None
     is_known = given.keys() <= {"rank", "stage", "phase"} and phase != ""
+    # Ranks or a stage, not both and not neither; ranks take a phase, a stage may be all that it works.
     if not is_known or is_stage == bool(ranks) or ("stage" in given) != is_stage or (ranks and phase is None):
         raise ValueError(f"{text!r} names no rank with a phase, and no stage. {_FORM}")
     return Removed(ranks, int(given["stage"]) if is_stage else None, phase)
@@ -157,6 +159,7 @@ def _saved(timers: StepTimers, parents: Mapping[str, str], without: Removed) -> 
         return None if of_stage is None else saved_without_stage(of_stage[0], of_stage[2], of_stage[1])
     rows = [timers.ranks.index(rank) for rank in without.ranks if rank in timers.ranks]
     phase = without.phase or ""
+    # One rank at least has to be left to compare with.
     if not 0 < len(rows) < len(timers.ranks):
         return None
     if is_pipeline(timers.phases, timers.kinds):

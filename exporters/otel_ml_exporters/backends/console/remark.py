@@ -49,6 +49,7 @@ class Remarks:
     def _missing(self, record: StepRecord) -> str:
         present = {int(match["rank"]) for name in record.values if (match := _RANK.match(name))}
         known = self._ranks.setdefault((record.role, record.axis), set())
+        # A row without any series of a rank says nothing of who was there.
         gone = sorted(known - present) if present else []
         known |= present
         if not gone:
@@ -84,6 +85,7 @@ def _by_extreme(values: Mapping[str, float]) -> Mapping[str, tuple[int, float, f
     found = {}
     for name, rank in values.items():
         base = name.removesuffix("/argmax")
+        # The first of several reductions has the plain name, whichever it is.
         slowest, mean = values.get(f"{base}/max", values.get(base)), values.get(f"{base}/mean", values.get(base))
         if base != name and slowest is not None and mean is not None and math.isfinite(rank):
             found[base] = (int(rank), slowest, mean)

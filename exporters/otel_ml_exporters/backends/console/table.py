@@ -37,6 +37,7 @@ def sparkline(values: Sequence[float]) -> str:
         >>> sparkline([1.0, 2.0, float("nan"), 8.0])
         '▁▂ █'
     """
+    # Not true of NaN, either.
     finite = [value for value in values if abs(value) < float("inf")]
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
     steps = len(_BARS) - 1
@@ -89,6 +90,7 @@ class LiveTable:
         table.add_column("last", justify="right", no_wrap=True)
         table.add_column("trend", no_wrap=True, style="cyan")
         names = interesting(self._recent, self._patterns)
+        # One metric at least, however low the terminal is.
         for name in names[: max(1, self._console.size.height - _FRAME)]:
             recent = self._recent[name]
             label = Text(printable(name))

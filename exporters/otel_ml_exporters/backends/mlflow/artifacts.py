@@ -73,6 +73,7 @@ class Files:
         entry = {"path": path, "type": "table"}
         if entry not in self._tables:
             self._tables.append(entry)
+            # The oldest tables go first; their files stay.
             while len(announced := json.dumps(self._tables)) > _MAX_TAG_VALUE:
                 del self._tables[0]
             self._client.set_tag(self._run_id, LOGGED_ARTIFACTS, announced)

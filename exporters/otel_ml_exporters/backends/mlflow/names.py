@@ -54,6 +54,7 @@ class Names:
         self._is_of_files = is_of_files
         self._tag = tag
         self._parts: list[dict[str, str]] = [json.loads(tags[key]) for key in numbered(tags, tag)]
+        # Keys that no tag names are what was recorded.
         self._name = {**{key: key for key in keys}, **{key: name for part in self._parts for key, name in part.items()}}
         self._key = {name: key for key, name in self._name.items()}
         self._folders = {folder for key in self._name for folder in _folders(key)}
@@ -92,6 +93,7 @@ class Names:
         wanted = self._beside_files(wanted) if self._is_of_files else wanted
         if self._is_free(wanted):
             return wanted
+        # The number counts for the length of a key, too.
         numbered = (f"{wanted[: MAX_LENGTH - len(str(number)) - 1]}_{number}" for number in count(2))
         return next(key for key in numbered if self._is_free(key))
 

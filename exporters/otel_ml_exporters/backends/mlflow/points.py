@@ -135,6 +135,7 @@ class Points:
             self._client.log_batch(self._run_id, metrics=metrics, tags=tags, synchronous=True)
         except Exception as error:
             refusal = export_error(error)
+            # A request without metrics is refused for its tags, which no record can be left out for.
             if not metrics or not isinstance(refusal, PermanentExportError):
                 raise
             refused = set(self._refused(sorted({metric.key for metric in metrics}), metrics))
@@ -145,6 +146,7 @@ class Points:
         """Yield those of `keys` that MLflow refuses for good; what it takes of the others changes nothing."""
         chosen = set(keys)
         try:
+            # Without the tags: `otel_ml.seq` may not say more than is stored.
             some = [metric for metric in metrics if metric.key in chosen]
             self._client.log_batch(self._run_id, metrics=some, synchronous=True)
         except Exception as error:

@@ -109,6 +109,7 @@ class Session:
 
         added, conflicts = reconciled(record.params, self._params, self._param_names.key)
         params = [Param(key, value) for key, value in added.items()]
+        # What is there already stays: somebody may have set it, and a restart may be of other code.
         source = {key: value for key, value in source_tags(record.params).items() if key not in self._tags}
         given = tags_among(record.params)
         tags = [RunTag(key, value) for key, value in {**self._param_names.unwritten, **source, **given}.items()]

@@ -35,6 +35,7 @@ def tags_of(tags: Iterable[str]) -> dict[str, str]:
         if not (key and colon) or key.startswith(_OWN) or fitting(key) != key or key in found:
             key, value = fitting(tag), tag
         numbered = (f"{key[:_KEPT_LENGTH]}_{number}" for number in count(2))
+        # The first key that is free, or has this value already.
         found[next(one for one in chain([key], numbered) if found.get(one, value) == value)] = value
     return found
 

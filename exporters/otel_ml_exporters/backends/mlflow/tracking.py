@@ -160,6 +160,7 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
     with os.fdopen(_lock_file(path), "rb") as file:
         while True:
             try:
+                # Not waited for in the kernel, which knows no time-out.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
@@ -257,6 +258,7 @@ def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
         tags = {} if name == run.experiment else {EXPERIMENT: run.experiment}
         try:
             return str(client.create_experiment(name, artifact_location=local, tags=tags))
+        # Another host may have made it meanwhile: the lock is one of this host's folder.
         except MlflowException:
             found = client.get_experiment_by_name(name)
             if found is None:

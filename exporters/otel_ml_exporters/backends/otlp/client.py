@@ -93,6 +93,7 @@ class Client:
             with self._opener.open(request, timeout=self._to.timeout) as answer:
                 said = {name.lower(): value for name, value in answer.headers.items()}
                 return HttpAnswer(answer.status, said, answer.read(_MOST_ACKNOWLEDGED))
+        # First, as it is an OSError, too.
         except urllib.error.HTTPError as error:
             raise self._refusal(error) from error
         except (OSError, http.client.HTTPException) as error:

@@ -114,6 +114,7 @@ class _Asked:
             option = self._environ.get(self._signal.own, "").strip() or None
         if option is None:
             whole = self._set(f"{self._signal.name}_endpoint")
+            # OpenTelemetry's rule: the variable of a signal is the whole URL, that of all signals is a base.
             base = self._set("endpoint")
             url = whole or (base.rstrip("/") + path if base else "")
         else:
@@ -131,6 +132,7 @@ class _Asked:
         option = self._options.get("headers")
         if option is None:
             pairs = [part.partition("=") for part in self._variable("headers").split(",") if part.strip()]
+            # OpenTelemetry percent-encodes what is in this variable.
             headers = {unquote(key.strip()): unquote(value.strip()) for key, _, value in pairs}
         elif isinstance(option, Mapping) and all(isinstance(text, str) for pair in option.items() for text in pair):
             headers = dict(option)
@@ -152,6 +154,7 @@ class _Asked:
         if option is None:
             given = raw = self._variable("timeout")
             try:
+                # The variable is in milliseconds, the option in seconds.
                 seconds = float(raw or _TIMEOUT_MS) / 1000
             except ValueError:
                 seconds = 0.0
@@ -191,6 +194,7 @@ class _Asked:
 def _is_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
+        # To read the port raises, too, where it is not a number.
         return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False

@@ -43,6 +43,7 @@ class HttpExporter(Exporter):
         try:
             asked = destination(options, signal=signal)
             given = {name.lower(): text for name, text in asked.headers.items()}
+            # A header that the user gives replaces ours; case is nothing that tells two headers apart.
             self._destination = replace(asked, headers={**headers, **given})
         except ConfigError as error:
             found.extend(error.problems)

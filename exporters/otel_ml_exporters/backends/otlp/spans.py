@@ -20,6 +20,8 @@ SCOPE = "otel_ml.spans"
 _MOST_SPANS = 1000
 """Spans of a request: some 200 KB, far below what receivers take."""
 
+# Numbers of fields here and below are those of `opentelemetry/proto/trace/v1/trace.proto`; 6 is the kind, 15 the
+# status.
 _INTERNAL = integer(6, 1)
 _STATUS = {"unset": b"", "ok": field(15, integer(3, 1)), "error": field(15, integer(3, 2))}
 
@@ -38,6 +40,7 @@ def encoded_requests(run: RunInfo, spans: Iterable[Mapping[str, Any]]) -> Iterat
     """
     waiting = list(spans)
     for at in range(0, len(waiting), _MOST_SPANS):
+        # `groupby` puts together only what stands side by side.
         found = sorted(waiting[at : at + _MOST_SPANS], key=_process)
         yield b"".join([field(1, _resource_spans(run, *process, some)) for process, some in groupby(found, _process)])
 
@@ -73,6 +76,7 @@ def _span(span: Mapping[str, Any]) -> bytes:
             _time(7, span["start_ns"]),
             _time(8, span["end_ns"]),
             key_values(9, attributes),
+            # Of a link, too, the fields 1 and 2 are the ids.
             *(field(13, _ids(link) + key_values(4, link.get("attributes", {}))) for link in span.get("links") or ()),
             _STATUS[span["status"]],
         )
@@ -84,4 +88,5 @@ def _ids(span: Mapping[str, Any]) -> bytes:
 
 
 def _time(number: int, time_ns: int) -> bytes:
+    # A fixed64 of protobuf: its tag is the number of the field and the wire type 1.
     return bytes((number << 3 | 1,)) + time_ns.to_bytes(8, "little")

@@ -45,6 +45,7 @@ class Parts:
             if (match := _NAME.fullmatch(path.name)) is not None
         ]
         self._parts = []
+        # Of parts that begin alike the widest one comes first, so that what it holds is found to be inside of it.
         for part in sorted(found, key=lambda part: (part.first, -part.last)):
             if self._parts and part.last <= self._parts[-1].last:
                 part.path.unlink()
@@ -76,6 +77,7 @@ class Parts:
 
     def merge(self, parts: Sequence[Part], write: Callable[[Path], None]) -> None:
         """Put one part in the place of `parts`, which are at the end, and of what was between them and is gone."""
+        # First the new one, then the old ones go: what a kill leaves of them `open` removes.
         merged = self._written(parts[0].first, parts[-1].last, write)
         self._parts = [*(part for part in self._parts if part.last < merged.first), merged]
         for part in parts:
@@ -86,6 +88,7 @@ class Parts:
         unfinished = path.with_suffix(_UNFINISHED)
         try:
             write(unfinished)
+            # Before it has its name: after a power cut a file of that name might be empty.
             with unfinished.open("rb+") as file:
                 os.fsync(file.fileno())
             unfinished.replace(path)

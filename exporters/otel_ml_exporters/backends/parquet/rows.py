@@ -31,6 +31,7 @@ def load_pyarrow() -> Any:
 def schema() -> Any:
     """Return the columns; `docs/exporters/parquet.md` explains them."""
     pa = load_pyarrow()
+    # A number in each row, and each text once: there are few different ones.
     word = pa.dictionary(pa.int32(), pa.string())
     return pa.schema(
         [

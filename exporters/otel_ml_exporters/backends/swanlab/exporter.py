@@ -124,6 +124,7 @@ class _Writer:
         self._started_at = run.started_at
         self.file = file
         file.open()
+        # A new file: its first message says which run it is.
         if not file.mark.number:
             file.append([messages.start(run)], Mark(number=1))
         known = file.mark.params.get(NAMES)
@@ -152,6 +153,7 @@ class _Writer:
             handler = self._handlers.get(type(record))
             if handler is not None:
                 mark = handler(record, mark, out)
+        # Behind the records, which may have brought new names.
         names = {key: name for name, key in self.names.mapped.items()}
         if names != mark.params.get(NAMES, {}):
             mark = self._configured({NAMES: names}, self._started_at, mark, out)

@@ -98,6 +98,8 @@ class RunFile(OpenFile):
     def _note(self, mark: Mark) -> None:
         mark = replace(mark, size=self.size, corrected=self.corrections.append(self.mark.corrected))
         unfinished = self._mark_path.with_suffix(".unfinished")
+        # Behind both files: a kill before the new mark has its name leaves the old one, and what follows that is cut
+        # off.
         unfinished.write_text(json.dumps({"form": _FORM, **asdict(mark)}), encoding="utf-8")
         unfinished.replace(self._mark_path)
         self.corrections.keep_new()

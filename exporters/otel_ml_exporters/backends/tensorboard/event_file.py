@@ -125,6 +125,7 @@ def _last_record(file: int) -> tuple[int, int]:
         return 0, 0
     with mmap.mmap(file, size, access=mmap.ACCESS_READ) as data:
         seq, end, at = 0, 0, 0
+        # From the beginning, as a frame tells only where the next one is.
         while (after := _whole(data, at, size)) is not None:
             # The first one has the version of the file, and is of no record.
             if not end:

@@ -241,6 +241,7 @@ class TensorBoardExporter(Exporter):
             layout = layout_value(list(dict.fromkeys(charts))[:MOST_CHARTS], set(self._notes.bands))
             missing.insert(0, summary.event(self._started, 0, layout))
         file.append(missing, seq=events[-1][0])
+        # A sub-run has no layout, so it stays due.
         self._layout_due &= name != MAIN
 
     def _save_notes(self) -> None:

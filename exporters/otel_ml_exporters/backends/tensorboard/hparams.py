@@ -67,6 +67,7 @@ def write_hparams(folder: Path, run: RunInfo, notes: ExporterState) -> None:
     temporary = folder / "hparams.part"
     temporary.write_bytes(frame(version_event(run.started_at)) + frame(event(run.started_at, 0, b"".join(values))))
     temporary.replace(new)
+    # Only now: killed in between, both are there, and the newer one has all.
     for old in folder.glob(f"{_FILE}.*"):
         if old != new:
             old.unlink(missing_ok=True)
@@ -77,6 +78,7 @@ def _value(tag: str, number: int, message: bytes) -> bytes:
 
 
 def _start(run: RunInfo, params: Mapping[str, bool | float | str]) -> bytes:
+    # Numbers of fields are those of `tensorboard/plugins/hparams/{api,plugin_data}.proto`.
     entries = b"".join(field(1, text(1, name) + field(2, _protobuf_value(value))) for name, value in params.items())
     return entries + text(4, run.id) + double(5, run.started_at)
 

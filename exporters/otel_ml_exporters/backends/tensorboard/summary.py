@@ -57,6 +57,7 @@ def version_event(time: float) -> bytes:
 
 def event(time: float, step: int, values: bytes) -> bytes:
     """Return an Event at `time` (seconds since the epoch) with all `values` of one step."""
+    # A step of 0 is what readers have where there is none.
     at = integer(_STEP, step) if step else b""
     return b"".join((_WALL_TIME, _DOUBLE.pack(time), at, field(_SUMMARY, values)))
 
@@ -100,12 +101,14 @@ def _shape(names: Iterable[str], described: Set[str], metadata: bytes) -> tuple[
     parts: list[bytes | float] = []
     for head in heads:
         parts += head, 0.0
+    # `<9sf12sf` for two names: the bytes before a value, and the value.
     return struct.Struct("<" + "".join(f"{len(head)}sf" for head in heads)), parts
 
 
 def _packed(shape: tuple[struct.Struct, list[bytes | float]], values: Mapping[str, float]) -> bytes:
     row, heads = shape
     parts = heads.copy()
+    # Every second part is a value.
     parts[1::2] = values.values()
     try:
         return row.pack(*parts)
@@ -150,6 +153,7 @@ def histogram_value(tag: str, edges: Sequence[float], counts: Sequence[float]) -
 
 def image_value(tag: str, png: bytes, width: int, height: int, caption: str | None) -> bytes:
     """Return an image; a caption is shown as the tag's description."""
+    # Field 3 is the color space, of which 3 is RGB.
     image = integer(1, height) + integer(2, width) + integer(3, 3) + field(4, png)
     return _value(tag, field(_IMAGE, image) + _described("images", caption))
 

@@ -123,6 +123,7 @@ class TrackioExporter(Exporter):
             self._mapped |= renamed_in(record)
         if len(self._mapped) == known:
             return False
+        # What the config has already is kept: it may be of an earlier process.
         storage.params[NAMES] = {**storage.params.get(NAMES, {}), **{key: name for name, key in self._mapped.items()}}
         return True
 

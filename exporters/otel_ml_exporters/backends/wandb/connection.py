@@ -82,6 +82,7 @@ def decide(
         return Decision("offline", explained("W&B: the run goes on offline, as it began.", "wandb-offline"))
     why_not = _why_not_online(api_key, base_url)
     if why_not is None:
+        # A run that is on the server already must not go on in a file.
         return Decision("online", may_fall_back=before is None)
     if before == "online":
         raise RetryableExportError(f"W&B: {why_not}; the run is on the server and waits for it.")

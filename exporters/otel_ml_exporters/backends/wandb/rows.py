@@ -34,6 +34,7 @@ def step_values(record: StepRecord) -> dict[str, Any]:
         {'loss': 0.25, 'metric/_step': 2.0}
     """
     values = dict(zip(row_keys(record.values), record.values.values(), strict=True))
+    # Nearly always so: then no value is made anew.
     if set(map(type, values.values())) <= {float}:
         return values
     return {key: _number(value) for key, value in values.items()}

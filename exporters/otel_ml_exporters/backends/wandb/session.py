@@ -99,6 +99,7 @@ class Session:
         for record in new:  # first: what a request brings of parameters comes after its steps
             if isinstance(record, Params):
                 self._step_metrics.learn(record.params)
+        # `groupby` puts together only neighbors: files of one name that come one after the other.
         for name, together in groupby(new, key=_artifact_key):
             group = list(together)
             if name is None:

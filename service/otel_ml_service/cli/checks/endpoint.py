@@ -29,6 +29,7 @@ def endpoint_checks(service: str | None) -> Iterator[Check]:
         yield Check("wrong", "OTEL_ML_MODE is remote, and no endpoint is set", "set OTEL_EXPORTER_OTLP_ENDPOINT")
         return
     where = f"{where_of(endpoint)} over {endpoint.protocol}"
+    # Before the probe: what it adds to this number shows that it came through.
     before = probes_so_far(service, endpoint) if service else 0.0
     answer = probe(endpoint)
     if answer.is_ours:
@@ -82,6 +83,7 @@ def _embedded_check() -> Check:
         rendezvous.create()
     except OSError as error:
         return Check("wrong", f"embedded mode needs {str(rendezvous.folder.parent)!r}: {error}", "set XDG_RUNTIME_DIR")
+    # Removed again, and by `rmdir`: what another doctor has there at the same time is not deleted.
     rendezvous.spool.rmdir()
     rendezvous.folder.rmdir()
     return Check("ok", "no endpoint is set: each job starts a service of its own on this host (embedded mode)")

@@ -70,6 +70,7 @@ def probes_so_far(url: str, endpoint: Endpoint) -> float:
 
 def _get(url: str, path: str, endpoint: Endpoint) -> str:
     """Return what a service says at a path, with the credentials of `endpoint`; nothing where it does not."""
+    # Addresses of single signals would win over this one, and of gRPC these paths know nothing.
     transport = transport_to(replace(endpoint, url=url.rstrip("/"), signals={}, protocol="http/protobuf"))
     try:
         return (transport.get(path, _TIMEOUT_S) or b"").decode("utf-8", "replace")
@@ -84,5 +85,6 @@ def _request() -> bytes:
     resource = request.resource_metrics.add()
     resource.resource.attributes.add(key=ROLE).value.string_value = PROBE
     metric = resource.scope_metrics.add().metrics.add(name="otel_ml.doctor")
+    # Without it there is no point that could be rejected.
     metric.gauge.data_points.add(as_double=1.0)
     return bytes(request.SerializeToString())

@@ -116,6 +116,7 @@ _SCARCE = 2**30
 
 def folder_checks(base: Path) -> Iterator[Check]:
     """Yield whether the folder of all runs can be written, how full the disk is, and how much runs take."""
+    # The folder itself is made with the first run; until then the nearest one above it says whether that works.
     existing = next(path for path in (base.absolute(), *base.absolute().parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         yield Check("wrong", f"{str(existing)!r} cannot be written", "set OTEL_ML_DIR to a folder of yours")
@@ -171,6 +172,7 @@ def _is_ours(address: str, *, is_grpc: bool) -> bool:
 def _is_free(host: str, port: int) -> bool:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family)) as probe:
+        # As servers do: an address whose last connections have only just ended is not taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
