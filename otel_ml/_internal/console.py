@@ -74,6 +74,7 @@ class Console:
         with contextlib.suppress(Exception):
             descriptor = _descriptor(stream)
             if descriptor is not None:
+                # Asked first: poll() says of a closed descriptor that it is ready.
                 if _is_gone(descriptor):
                     return True
                 if not _is_writable(descriptor, timeout_s):

@@ -64,6 +64,7 @@ class ErrorReporter:
 
     def connect(self, say: Callable[[str], None] | None) -> None:
         """Send sentences to `say`, first those kept until now; None keeps them again."""
+        # First: a sentence of another thread, said in between, would be kept again, and nobody would hand it over.
         self._say = say
         if say is not None:
             kept, self._kept, self._unheard = self._kept, [], []

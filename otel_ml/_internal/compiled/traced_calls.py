@@ -116,6 +116,7 @@ def _kind(value: Any, tensors: list[torch.Tensor], numbers: list[Any]) -> Any:
         tensors.append(torch.ones((), dtype=torch.float64, device="cpu") * value)
         return "tensor"
     if isinstance(value, (int, float)):
+        # An int that changes is a symbol of the graph already, and a float that is known here is a constant of it.
         numbers.append(value)
         return "number"
     if isinstance(value, (list, tuple)):
@@ -126,6 +127,7 @@ def _kind(value: Any, tensors: list[torch.Tensor], numbers: list[Any]) -> Any:
 def _constant(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {"constant": value}
+    # It has no form in a graph. `log()` refuses the text, and its message says the type.
     return {"constant": f"a {type(value).__name__}"}
 
 
@@ -138,6 +140,7 @@ except ImportError:
         return True
 
 
+# Dynamo calls it while it compiles and keeps the text, instead of tracing into `json`.
 _described = torch.compiler.assume_constant_result(described)
 
 

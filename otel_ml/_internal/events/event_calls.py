@@ -51,8 +51,10 @@ def _log_made(
     if not is_on() or (exact := checked_name(name, call)) is None:
         return
     time_ns = time.time_ns()
+    # The step is that of the call: by the time of `records()` the program is further.
     at = step_for(step, axis, call, 1)
     stage = None if at is None else at.stage
+    # A stage without a name records nothing (docs/protocol.md §2.7).
     if at is None or (stage is not None and stage.name is None):
         return
     attributes = attributes_at(at, exact if stage is None else stage.named(exact))

@@ -109,6 +109,7 @@ class FileReader:
         begin_own_thread()
         while (artifact := self._asked.get()) is not None:
             for record in artifact(self.limit):
+                # Waits while `_READY` records are there: a large folder is not read into memory ahead of what is sent.
                 self._ready.put(record)
             # `take()` counts the artifact as read.
             self._ready.put(None)

@@ -211,6 +211,7 @@ def _mpi(environ: Environ, names: tuple[str, str, str, str], job: str) -> JobPla
         launcher="mpi",
         job="-".join(part for part in (allocation, _clean(job)) if part),
         is_of_scheduler=bool(allocation) and not job and not is_of_step,
+        # Rounded up: the last host may have fewer ranks. `host` holds where ranks fill one host after the other.
         hosts=-(-world_size // local),
         host=rank // local,
         variable=names[0],
