@@ -201,6 +201,7 @@ class Staging:
         if buffer.is_idle():
             buffer.send_for_caller()
             buffer.read_arrived()
+        # One at a time: while that thread is held up by one stream, values of other busy streams wait, too.
         elif self._sending is None or self._sending.done.wait(0):
             # Where the queue of the stream is full, a launch waits for the device: that, this thread must not.
             self._sending = self._background.begin(buffer.send_for_caller)

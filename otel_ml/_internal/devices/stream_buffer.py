@@ -224,6 +224,7 @@ class StreamBuffer:
                 return False
             batch.values = block.read(used)
         except Exception as error:  # noqa: BLE001 (as above)
+            # The block is not used again: the device may still write to it.
             batch.error = error
             return True
         self._pool.give_back(block)

@@ -91,6 +91,7 @@ def inherited_environ(config: Config, identity: Identity) -> dict[str, str]:
 
 def handed_on(config: Config, identity: Identity, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a forked child as a spawned one would have it."""
+    # What a spawned child is told is written by the process that made it; here the child writes it itself.
     parent = replace(_parent(config, identity, identity.parent or ""), pid=os.getppid())
     return {**environ, **run_environ(config, identity), env.PARENT.name: str(parent)}
 
@@ -160,6 +161,7 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     hidden = {env.PARENT.name}
     # An id that the environment had before any run of ours is the job's: who is started in it is in that run, too.
     if is_other or (parent is not None and not parent.is_id_given):
+        # Experiment, folder, mode and exporters stay: a run of its own takes these over (docs/protocol.md §2.2).
         hidden |= {env.EXPERIMENT_ID.name, env.RUN_NAME.name}
     own = {name: value for name, value in environ.items() if name not in hidden}
     handed = environ.get(env.EXPERIMENT_ID.name, "")

@@ -73,9 +73,12 @@ class Children:
         pids = _pids()
         if not pids and not FORKS.any:
             return
+        # Before the files are written anew, which forgets who has joined the run before.
         self._say_who_stays(pids, run_id)
         path, who = _file_of(os.getpid()), _started_by(os.getpid())
         with suppress(OSError), common_file(_joined(path), os.O_CREAT) as file:
+            # Within the lock of the other file: a child that has read the variables waits for it, and then finds the
+            # file that it writes itself into.
             write_private(path, json.dumps({**who, "variables": {**variables}}))
             self._file, self._run = path, run_id
             file.write(json.dumps({**who, "joined": {}}))
@@ -159,6 +162,8 @@ def _instance_of(pid: int, create: int) -> str:
     instance = new_instance()
     with suppress(OSError), common_file(_rank_file(pid), create) as file:
         with suppress(ValueError, KeyError, TypeError):
+            # A new file is empty, which is no JSON: then this process is the first, and writes it. Without `create` a
+            # missing file ends the outer block, and nothing is written.
             return str(json.loads(file.text)["instance"])
         file.write(json.dumps({**_started_by(pid), "instance": instance}))
     return instance

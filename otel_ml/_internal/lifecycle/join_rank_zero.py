@@ -60,6 +60,8 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
     """As rank 0 of a launch, say to the others which run it is."""
     if not _decides(identity):
         return
+    # The place is that of the environment, whatever rank `init()` was given: ranks that have only the environment look
+    # for these files (`decided()`).
     place = replace(detect(os.environ), role=config.role)
     content = json.dumps({**started_by(launched_by(place, parent_of_program())), "variables": {**variables}})
     for path in _files(config, place, launcher_id(place, parent_of_program(), 0)):
@@ -197,6 +199,7 @@ class Waiting:
         until = time.monotonic() + timeout
         while not self._is_over.is_set() and not self._look() and time.monotonic() < until:
             time.sleep(LOOK_S)
+        # Without a timeout nothing asks for a run: what is kept is lost, and none is begun for it.
         if not self._is_over.is_set() and self._timeout is not None:
             self._give_up()
 
@@ -211,4 +214,5 @@ class Waiting:
             if self._timeout is not None and waited >= self._timeout:
                 self._give_up()
                 return
+            # A twentieth of the time waited so far: who waits long looks seldom, and comes at most 5 % late.
             pause = min(LOOK_AT_MOST_S, max(LOOK_S, waited / 20))

@@ -71,6 +71,7 @@ def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
     for name in list(newest):  # what a run recorded before and after names stayed as they were written is one series
         earlier = newest.pop(ascii_spelling(name), {}) if ascii_spelling(name) != name else {}
         for axis, steps in earlier.items():
+            # At a step that both spellings have, the value under the name as it was written counts.
             newest[name][axis] = {**steps, **newest[name].get(axis, {})}
     found = {shown: steps for name, axes in newest.items() for shown, steps in _by_axis(name, axes)}
     return _Found(

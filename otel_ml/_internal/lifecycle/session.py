@@ -102,6 +102,7 @@ class Session:
         self.blocks = 0
         self.is_explicit = True
         self.is_left_for_init = self.is_asleep = self.is_ending = self.ends_others = False
+        # A run that another thread has begun is not what contexts without a run record into (docs/protocol.md §2.2).
         self.is_of_process = threading.current_thread() is threading.main_thread()
         self.ended = OneTimeEvent()
         self.was_fine = False

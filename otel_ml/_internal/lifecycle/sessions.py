@@ -48,6 +48,7 @@ class Sessions:
     @property
     def current(self) -> Session | None:
         """The run that calls are for, here; None where there is none, or none that goes on."""
+        # With one run all contexts mean that one, so none is asked.
         scope = current_scope() if NOW.several else None
         return next((session for session in self.running if scope is None or session.scope is scope), None)
 

@@ -114,6 +114,7 @@ class ShutdownSequence:
         """Return the last record of a run whose end nobody has waited for: what it had, and what that has cost."""
         points, values = sent.written
         unwritten = {
+            # `left` was counted when the caller went on; what the thread has written since then is no loss.
             HELD_UP: left.unwritten - (values - left.written),
             f"events_{HELD_UP}": left.events,
             "device_not_done": left.on_device,
@@ -147,6 +148,7 @@ class ShutdownSequence:
             nonlocal answers, quiet_since, timeout
             now = time.monotonic()
             is_starting = self._link.is_starting and not self._link.is_served  # no second one beside it
+            # The receiver gets on, so the time without progress begins anew.
             if self._sender.answers != answers or is_starting:
                 answers, quiet_since, timeout = self._sender.answers, now, self._least_timeout
             elif now >= quiet_since + timeout and timeout < TIMEOUT_WITH_STARTS and self._is_busy():
@@ -198,6 +200,7 @@ class ShutdownSequence:
                 run = {**run, "last": run.get("left")}
             if run is not None:
                 heard = run
+                # It has the shutdown message. Only the last writer waits for the delivery of the run, too.
                 if run.get("left") and (not run.get("last") or self._is_done(run)):
                     return run
                 if (progress := _progress(run)) != known:
@@ -249,6 +252,7 @@ class ShutdownSequence:
         """Say what was not acknowledged, and what becomes of it."""
         gone = self._sender.spool.secure()
         pending = self._sender.spool.pending
+        # Those in `gone` are in memory and end with this process: they are said by themselves.
         points = sum(frame.points for frame in pending) - gone.points
         why = f" ({self._sender.last_error})" if self._sender.last_error else ""
         rank = identity.place.rank

@@ -189,6 +189,7 @@ class Recorder:
         From here on that thread takes nothing, and nothing that is recorded is this run's.
         """
         with FOLDER.taking:
+            # First: the thread that is left finds, as soon as it gets `taking`, that its run is over.
             self.run_number += 1
             FOLDER.fold()
             self._take(None, final=False)

@@ -129,6 +129,8 @@ def append_deferred(records: list[Any]) -> None:
         else:
             launch(_unlaunched(records[2::STRIDE]))
     except BeingCapturedError:
+        # What is on a device becomes part of the graph; values of the host that the call had beside are recorded now,
+        # once.
         records = CAPTURED.add(records)
     except Exception:  # noqa: BLE001 (which one it is, and why, is found out one by one)
         records = [item for at in range(0, len(records), STRIDE) for item in _launched(*records[at : at + STRIDE])]

@@ -139,6 +139,7 @@ def _sequence(value: Sequence[object]) -> list[float]:
     out = []
     for item in value:
         number = record_value(item)
+        # A sequence of sequences, or of values on a device, is none of numbers.
         if type(number) is not float:
             _refuse_shape(value)
         out.append(number)
@@ -218,6 +219,7 @@ def _reader_of(kind: type) -> Callable[[Any], float | list[float] | Deferred]:
     for module, type_name, reader in _ARRAYS:
         known = getattr(sys.modules.get(module), type_name, None)
         if isinstance(known, type) and issubclass(kind, known):
+            # Of the tensors, a DTensor is the one that has this method.
             return _sharded if reader is _tensor and hasattr(kind, "to_local") else reader
     return next((reader for accepts, reader in _OTHERS if accepts(kind)), _refuse)
 

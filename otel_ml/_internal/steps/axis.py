@@ -40,6 +40,7 @@ class SecondPass:
     def enter(self, index: int, latest: int) -> None:
         """Know that a step below the latest one, which was left before, was entered again."""
         self._lowest = min(self._lowest, index)
+        # Another thread goes on, or this step does not follow the one before: the count begins anew.
         if latest != self.latest or (index != self.last + 1 and not self._begins_anew(index)):
             self.first, self.latest, self._count = index, latest, 0
         self.last = index

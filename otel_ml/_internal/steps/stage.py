@@ -56,6 +56,7 @@ class Stage:
     def seen(self, step: Step) -> Step:
         """Return `step` as it is seen from here: what is recorded in it is of the stage."""
         seen = self._seen
+        # The same object as long as the step is the same: what is recorded at it is gathered on the object.
         if seen is None or seen.base is not step:
             seen = Step(step.axis, step.index, step.generation)
             seen.base, seen.stage, seen.ended = step, self, False

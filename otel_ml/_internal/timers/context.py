@@ -170,6 +170,7 @@ def _context(scope: Scope, version: int | None) -> Context:
     found = _MADE.contexts.get(key)
     if found is None:
         if len(_MADE.contexts) >= _MOST:
+            # All at once: one that is needed again is made anew, which costs a microsecond.
             _MADE.contexts.clear()
         found = _MADE.contexts[key] = _new(scope, step, version, trace_id, span_id)
     return found

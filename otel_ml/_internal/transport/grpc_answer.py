@@ -61,6 +61,8 @@ def _retry_delay(trailers: Iterable[tuple[str, str | bytes]]) -> float | None:
     status = next((value for key, value in trailers if key == "grpc-status-details-bin"), b"")
     try:
         for number, detail in fields(status if isinstance(status, bytes) else b""):
+            # Status.details is field 3, each an Any: type_url 1, value 2. RetryInfo.retry_delay is 1, a Duration:
+            # seconds 1, nanos 2.
             if number == 3 and isinstance(detail, bytes):
                 found = dict(fields(detail))
                 # The URL of a type: before its name may stand any host.

@@ -91,6 +91,7 @@ def _partial_success(content: bytes) -> tuple[int, str]:
     """
     response = json.loads(content)
     partial = (response.get("partialSuccess") or {}) if isinstance(response, dict) else None
+    # Other servers answer JSON, too, such as {"status": "ok"}: that acknowledges nothing.
     if not isinstance(partial, dict) or response.keys() - {"partialSuccess"}:
         raise ValueError("expected an Export…ServiceResponse")
     counts = [partial[key] for key in ("rejectedDataPoints", "rejectedSpans", "rejectedLogRecords") if key in partial]

@@ -238,6 +238,7 @@ class Sender:
         self.last_error = ""
         self.notices = answer.notices if answer.notices is not None else self.notices
         if answer.rejected:
+            # What a receiver says is not trusted: more than the request held would make `delivered` too small.
             self._count_lost(request, "rejected", min(answer.rejected, request.records()))
             self._say(
                 "rejected-points",

@@ -301,6 +301,7 @@ class Spool:
     def _bring_to_disk(self) -> None:
         """Write anew what is in memory, or in files that others have deleted, moved or cut; if files can be written."""
         kept = [segment for segment in self._segments if segment.is_on_disk()]
+        # The usual case: one stat() for each file, and nothing to move.
         if len(kept) == len(self._segments) and not self._in_memory:
             return
         self._disk_tried_at = time.monotonic()
