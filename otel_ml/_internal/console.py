@@ -89,6 +89,7 @@ def _pieces(lines: Iterable[str]) -> Iterator[str]:
     piece, size = "", 0
     for line in lines:
         more = len(line.encode(errors="replace"))
+        # A line that is longer by itself is a piece of its own.
         if piece and size + more > _AT_ONCE:
             yield piece
             piece, size = "", 0

@@ -246,6 +246,7 @@ def _fitting(
     takes: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any], Sequence[Any], list[str]]:
     """Return what a call can be given, by position and by name, and what is left."""
+    # `f(1, 2, 3, d=4)` of `def f(a, b)` gives ([1, 2], {}, (3,), ["d"]).
     parameters = takes.parameters
     places = [one for one in parameters.values() if one.kind in _BY_POSITION]
     fitting = list(args[: len(places)])

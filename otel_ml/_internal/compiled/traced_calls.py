@@ -66,6 +66,7 @@ def log(
     **named: Any,
 ) -> None:
     """Stand for `otel_ml.log()`: its arguments."""
+    # The forms of other loggers: `log("loss", x)`, `log(loss=x)`.
     if not isinstance(values, Mapping) or (named and not values):
         values, at, where = meant_by_log(values, at, where, named)
         named = {}
@@ -77,6 +78,7 @@ def log(
         "over": over,
         "attributes": attributes,
     }
+    # What is no option goes with the call: `log()` says so when the graph runs.
     options.update(named)
     _call(values, at if step is None else step, weight, options)
 

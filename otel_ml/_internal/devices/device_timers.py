@@ -123,6 +123,7 @@ class DeviceTimers:
             except LookupError:
                 event = cuda.event()
             elapsed.end = event
+            # `record()` alone takes the current stream of the current device, which may be another device by now.
             if cuda.device() == device:
                 event.record()
             else:

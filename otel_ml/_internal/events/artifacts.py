@@ -219,6 +219,7 @@ def _keep(opened: io.FileIO, path: Path, folder: Path, version: Version, go_on: 
     It is a link; of a file of another disk a symbolic one, for the service to copy, or a copy where it has no name any
     more.
     """
+    # Each by itself: `mkdir(parents=True)` makes what is above with the usual mode, readable for others.
     for made in (folder.parent, folder):
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = secrets.token_hex(16)

@@ -133,6 +133,7 @@ class _Reading:
 
     def _entries(self, owner: Any, keys: Iterable[Any], get: Callable[[Any], Any]) -> dict[str, object]:
         found: dict[str, object] = {}
+        # A copy, as what is read here is the program's code, which may add keys.
         for key in list(keys):
             name = text_of(key)
             if not self._goes_on(name):

@@ -230,10 +230,12 @@ def event(
     located = located_name(name, step, axis, "event()")
     if located is None:
         return
+    # An event of the program's has its name as `event_name`.
     del located[keys.NAME]
     given = _read("event()", {} if attributes is None else attributes)
     if not isinstance(given, dict):
         reporter.drop("bad_event", f"event(): expected attributes in a mapping, got {safe_repr(attributes)}.")
         return
+    # The step comes last: it counts where an attribute is called as its key.
     record = LogRecord(name, None, {**given, **located})
     current_events().put("event()", lambda: (record,))

@@ -90,6 +90,7 @@ class ExitHooks:
     def before_fork(self) -> None:
         """Have no signal come to a child whose interpreter does not take it yet: one with a handler would be lost."""
         if self._chained:
+            # By thread, as several may fork at a time. In the child the one that forked goes on under its identifier.
             self._masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, self._chained)
 
     def after_fork(self) -> None:

@@ -145,6 +145,7 @@ class ImplicitStart:
             self._waiting.start()
 
     def _look_for_rank_0(self) -> bool:
+        # The thread that waits and the end of the process may look at the same time: one of them begins the run.
         with self._starter.lock:
             if self._sessions:
                 return True

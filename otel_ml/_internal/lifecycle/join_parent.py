@@ -90,6 +90,7 @@ class Children:
             return
         _remove(path)
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError), common_file(_joined(path), 0) as file:
+            # A child may record into a run of its own by now: it does not stay in this one.
             joined = json.loads(file.text)["joined"].items()
             self._joined |= {int(pid): run_id for pid, run_id in joined if run_id == self._run}
         for name in (_joined(path), _rank_file(os.getpid())):

@@ -61,6 +61,7 @@ def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
     path = metrics_file(run)
     covered = _read_columns(path, names, newest)
     for row in _rows_with(path, names, covered) if names else metric_rows(path, covered):
+        # The attempt tells first; within one, the row that was written later.
         rank = (int(row.get("attempt", 0)), int(row.get("seq", 0)))
         axis, step = str(row.get("axis", DEFAULT_AXIS)), int(row["step"])
         for name, value in row.get("values", {}).items():

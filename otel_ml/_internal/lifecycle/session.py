@@ -139,6 +139,7 @@ class Session:
         """Start the background thread."""
         self.is_asleep = False
         if self.scope.steps is STEPS:
+            # The ids of traces are the process': they say the role that it has in its first run.
             name_traces(self.config.role)
         self.worker = self._made_worker(extra_spans)
         self.scope.say = self.worker.say
@@ -278,6 +279,7 @@ class Session:
             _say_passed_over()
             _say_rare_heartbeats(config.flush_interval)
         folder = _spool_folder(rendezvous_of(identity.run_id))
+        # Where another link is used, as on Ray, the service may be on another host and does not see the folder.
         self.scope.events.run_folder = host_folder(config, identity) if self._make_link is choose_link else None
         spool = Spool(
             folder,

@@ -247,6 +247,7 @@ def _histogram(series: Series, pending: StepPartials, state: Moments, times: byt
         (
             times,
             _COUNT_SUM(0x21, state[0], 0x29, state[1]),
+            # In the order of the field numbers: attributes stand between the sum and the minimum.
             _attributes(9, series),
             _value_attributes(9, series, pending),
             _range(series, state, 0x59, 0x61),

@@ -146,6 +146,7 @@ def _launched(series: Series, step: Step, item: Any, time_ns: int) -> Iterable[A
     staged = _unlaunched((item,))
     try:
         launch_plainly(staged)
+    # torch does not copy such a tensor; whatever else is raised is the device's.
     except (TypeError, ValueError) as error:
         _refuse(series, item, UnrecordableError("bad_value", f"a tensor on a device, which {error}"))
     except BacklogError:

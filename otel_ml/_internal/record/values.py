@@ -102,6 +102,7 @@ def weighted_value(value: object, weight: object) -> Recordable:
     if len(every) not in {1, len(values)}:
         raise UnrecordableError("bad_weight", f"{len(every)} weights for {len(values)} values")
     pairs = list(zip(values, every * len(values) if len(every) == 1 else every, strict=True))
+    # In the buffer one record is a tuple (value, weight), several are a list of them.
     return pairs[0] if len(pairs) == 1 else pairs
 
 

@@ -112,6 +112,7 @@ def _in_stage(series: Series, stage: Stage) -> Series:
         known = series.definition
         definition = Definition(name, known.reduction, known.unit, known.description)
         staged = _SERIES[name, series] = Series(definition, series.attributes)
+    # What was folded is of the series as it was recorded: the one that it travels as has to keep the same of it.
     if series.weighted and not staged.weighted:
         staged.use_weights()
     staged.settle()

@@ -131,6 +131,7 @@ def step_of(value: object) -> int | None:
     index: object = value
     if type(value) is not int:
         try:
+            # `operator.index()` takes a bool of Python, and one of torch, for 0 or 1.
             if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool") or is_on_device(value):
                 return None
             index = operator.index(value)  # type: ignore[arg-type] # that it may be none is found out here

@@ -212,6 +212,7 @@ def _grouped(given: Iterable[Any]) -> _Groups:
     for one in given:
         if type(one) is tuple:
             _add(groups, one)
+        # What a caller has counted itself, as of a call with many contexts; any other dictionary is headers.
         elif type(one) is dict and one and type(next(iter(one.values()))) is _Group:
             for key, group in one.items():
                 _add_group(groups, key, group)

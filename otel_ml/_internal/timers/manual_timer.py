@@ -98,6 +98,7 @@ class Timer:
         unused = [
             f"{name}={safe_repr(new)}"
             for name, new, usual in options
+            # An option with its usual value need not have been said, so it contradicts nothing.
             if not isinstance(new, (int, str, type(None))) or new not in {usual, getattr(definition, name)}
         ]
         if unused:

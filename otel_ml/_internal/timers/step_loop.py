@@ -58,6 +58,7 @@ class StepLoop(Generic[T]):
                 try:
                     yield item
                 finally:
+                    # Also where the body has raised, or has left the loop: that closes the generator here.
                     loop.end()
         finally:
             loop.leave()

@@ -45,6 +45,7 @@ def answer_of(code: str, details: str, trailers: Iterable[tuple[str, str | bytes
         False
     """
     reason = f"{code}: {details}"
+    # Before the code counts: after OUT_OF_RANGE the same request would be sent again and again.
     if code in _SIZED and _TOO_LARGE.search(details):
         return Answer("too_large", reason=reason)
     if code in {"UNAVAILABLE", "UNKNOWN", "INTERNAL"} and _NO_GRPC.search(details):

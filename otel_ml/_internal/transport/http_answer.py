@@ -57,6 +57,7 @@ def answer_of(answer: HttpAnswer) -> Answer:
     """Return what a sender can act on."""
     if answer.status in ACKNOWLEDGING:
         return _acknowledged(answer) or _no_otlp(answer)
+    # A redirect is not followed; where it leads is said.
     if 200 <= answer.status < 400:
         return _no_otlp(answer)
     reason = f"HTTP {answer.status}{_said(answer.content)}"
@@ -134,6 +135,7 @@ def _retry_after(text: str | None) -> float | None:
     if not text:
         return None
     try:
+        # Seconds, or else a date (RFC 9110, §10.2.3).
         return min(max(0.0, float(text)), _LONGEST_WISH_S)
     except ValueError:
         pass
