@@ -115,6 +115,7 @@ class _Reading:
             self._within.pop()
 
     def _parts(self, value: Any) -> object:
+        # First: a named tuple is a sequence, too, and a class that says its fields may be a mapping.
         names = _fields(value)
         if names is not None:
             return self._entries(value, names, lambda name: getattr(value, name))

@@ -109,7 +109,8 @@ class FileReader:
         begin_own_thread()
         while (artifact := self._asked.get()) is not None:
             for record in artifact(self.limit):
-                # Waits while `_READY` records are there: a large folder is not read into memory ahead of what is sent.
+                # Waits while `_READY` records are there: a large folder is not read into memory ahead of who takes its
+                # records.
                 self._ready.put(record)
             # `take()` counts the artifact as read.
             self._ready.put(None)

@@ -162,6 +162,7 @@ def _wav(array: Any, sample_rate: int) -> bytes:
     channels = array.shape[1]
     # PCM, channels, frames/s, bytes/s, bytes/frame, bits a sample
     head = struct.pack("<HHIIHH", 1, channels, sample_rate, sample_rate * channels * 2, channels * 2, 16)
+    # Samples of 16 bits are an even number of bytes, so no chunk needs one more to end at an even place.
     body = b"WAVEfmt " + struct.pack("<I", len(head)) + head + b"data" + struct.pack("<I", len(data)) + data
     return b"RIFF" + struct.pack("<I", len(body)) + body
 

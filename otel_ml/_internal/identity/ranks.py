@@ -289,7 +289,7 @@ def _dask_worker(module: Any) -> Any:
 def torch_env(environ: Environ) -> JobPlace | None:
     """Torch's `env://` variables, set by whoever starts the processes."""
     rank, world_size = _number(environ, "RANK"), _size(environ, "WORLD_SIZE")
-    # What is wrong with them `unusable_rank()` says.
+    # `unusable_rank()` says what is wrong with them.
     if rank is None or world_size is None or rank >= world_size:
         return None
     local = _number(environ, "LOCAL_WORLD_SIZE") or world_size

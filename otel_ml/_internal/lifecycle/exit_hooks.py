@@ -227,6 +227,6 @@ def is_caught_elsewhere(number: signal.Signals) -> bool:
         caught = next(line for line in lines if line.startswith("SigCgt:"))
         return bool(int(caught.split()[1], 16) >> (number - 1) & 1)  # the lowest bit is signal 1
     except (OSError, StopIteration, ValueError):
-        # Without /proc, as on macOS, nobody tells. These two are taken for free; the others may be in use by code in C,
-        # and are left alone.
+        # Without /proc, as on macOS, it is not known. These two are assumed to have no such handler; the others may
+        # have one, and are left alone.
         return number not in {signal.SIGTERM, signal.SIGINT}

@@ -171,8 +171,8 @@ class ImplicitStart:
             identity = self._ids.identify(config, environ)
             session = self._starter.started(config, identity, {})
             session.is_explicit, session.is_of_process = False, True
-            # A run that others may be in as well, by its id, as children or as ranks, is not left for an `init()` (ADR
-            # 0023).
+            # Not one that others may be in as well, by its id, as children or as ranks: an `init()` leaves it alone
+            # (ADR 0023).
             session.is_left_for_init = not config.id and not config.parent and identity.place.is_alone
             session.say_misspelled()
         except (OtelMLError, OSError) as error:

@@ -214,5 +214,5 @@ class Waiting:
             if self._timeout is not None and waited >= self._timeout:
                 self._give_up()
                 return
-            # A twentieth of the time waited so far: who waits long looks seldom, and comes at most 5 % late.
+            # A twentieth of the time waited so far, within the two bounds: who waits long looks seldom.
             pause = min(LOOK_AT_MOST_S, max(LOOK_S, waited / 20))

@@ -221,6 +221,7 @@ def _rows_with(path: Path, names: Sequence[str], begin: int) -> Iterator[Mapping
                 return  # being written
             found = {finder.name: point for finder in finders if (point := finder.find(line)) is not None}
             if found:
+                # Points of one line differ in their value alone.
                 place = next(iter(found.values()))._asdict()
                 yield {**place, "values": {name: point.value for name, point in found.items()}}
 

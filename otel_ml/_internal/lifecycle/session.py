@@ -139,7 +139,8 @@ class Session:
         """Start the background thread."""
         self.is_asleep = False
         if self.scope.steps is STEPS:
-            # The ids of traces are the process': they say the role that it has in its first run.
+            # The ids of traces are the process': of runs beside each other the one that the fast paths are bound to
+            # gives its role.
             name_traces(self.config.role)
         self.worker = self._made_worker(extra_spans)
         self.scope.say = self.worker.say

@@ -59,6 +59,7 @@ class Sessions:
     def same(self, arguments: Mapping[str, object]) -> Session | None:
         """Return the run that the same arguments have begun, or that has the id or the name they say, if it goes on."""
         given = {key: value for key, value in arguments.items() if value not in (None, ())}
+        # By the same arguments first: a run that was given neither id nor name is found by these alone.
         found = [session for session in self.running if given and session.given == given]
         return next(iter(found or [session for session in self.running if _is_called(session.run, given)]), None)
 

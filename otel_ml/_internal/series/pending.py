@@ -80,6 +80,7 @@ class StepPartials:
         if weight is not None and not series.weighted:
             series.use_weights()
         if series.weighted:
+            # Before the value is added below: the first weight counts what is there already as weight 1.
             self._add_weight(series, value, 1.0 if weight is None else weight)
         if series.sums:
             self._add_sums(series, value, 1.0 if weight is None else weight)
@@ -92,8 +93,8 @@ class StepPartials:
         """Add one record of which only the value matters."""
         group = self.groups.get(series)
         if group is None:
-            # Its records are in a row already. Of a bare series the order is kept, which a row and a record beside it
-            # have not.
+            # It is in a row of this fold already. The order of a bare series' records is kept, and would be lost
+            # between a row and a record beside it.
             if series.bare and series.row in self.rows:
                 self.take_rows_apart()
                 self.add(series, value)

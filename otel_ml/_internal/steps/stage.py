@@ -112,7 +112,7 @@ def _in_stage(series: Series, stage: Stage) -> Series:
         known = series.definition
         definition = Definition(name, known.reduction, known.unit, known.description)
         staged = _SERIES[name, series] = Series(definition, series.attributes)
-    # What was folded is of the series as it was recorded: the one that it travels as has to keep the same of it.
+    # The records were folded under the series' own name: what was kept of them has to travel under this one, too.
     if series.weighted and not staged.weighted:
         staged.use_weights()
     staged.settle()

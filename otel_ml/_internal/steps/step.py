@@ -46,6 +46,7 @@ class StepBlock:
         self.again: list[StepBlock] = []
 
     def __enter__(self) -> None:
+        # One object may be entered by several threads, or inside of itself: each gets a block with a token of its own.
         if self.is_open:
             block = StepBlock(self.index, self.axis)
             self.again.append(block)

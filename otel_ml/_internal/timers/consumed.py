@@ -180,6 +180,7 @@ def settle_consumed(*, wait: bool = True) -> None:
     if not _CALLS or not lock.acquire(timeout=_WAIT_S if wait else 0.0):
         return
     try:
+        # The length is read once: what is appended meanwhile stays for the next look.
         n = len(_CALLS)
         part = _CALLS[:n]
         del _CALLS[:n]

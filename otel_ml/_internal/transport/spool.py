@@ -178,6 +178,7 @@ class Spool:
             segment = self._move_to_memory(error)
             offset = segment.append(parts)
         for frame, steps in frames:
+            # A frame is a header and a payload; `PendingFrame.offset` is that of the payload.
             offset += FRAME.size
             self.pending.append(PendingFrame(segment, offset, len(frame.payload), frame.kind, frame.points, steps))
             offset += len(frame.payload)
