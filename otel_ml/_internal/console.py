@@ -61,6 +61,7 @@ class Console:
         if self.is_quiet:
             return
         start = _CLEAR_LINE if is_watched() else ""
+        # Behind what there was no room for, so that lines stay in their order.
         self._waiting.extend(_pieces(f"{start}{line}\n" for line in lines))
         self.catch_up(_TIMEOUT_S)
 

@@ -88,6 +88,7 @@ class _FromCuda:
         if self._host is None:
             self._host = self._torch.empty(self._clone.numel(), dtype=self._clone.dtype, device="cpu")
         self._host[self._begin : self._end] = self._part
+        # One part a look: a tensor takes as many looks as it has parts.
         if self._end < self._clone.numel():
             self._begin_part()
             raise NotYetError

@@ -242,6 +242,8 @@ class Captured:
 
     def _step_of(self, token: int, born: int) -> Step | None:
         """Return the step of an interval, None while only the program's own context knows it."""
+        # Read first: where the program goes on to another step meanwhile, `_token` is another one when it is compared
+        # below.
         now = NOW.step
         if not born < token <= self._token:  # before the first boundary: what the memory held
             token = born

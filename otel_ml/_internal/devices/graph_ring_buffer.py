@@ -89,6 +89,7 @@ class Ring:
         self.cell = cell
         self.seen = 0
         self.passed: int | None = None
+        # The first one is the token.
         self._columns = 1 + columns
         self._magic = int.from_bytes(urandom(8), "little") >> 2
         self._state = _memory((2,), cell.value.device)

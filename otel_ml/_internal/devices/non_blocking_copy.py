@@ -144,6 +144,7 @@ class Staging:
     def put_scalar(self, scalar: Any) -> tuple[Batch, int]:
         """Do what `put()` does of one scalar: the usual case, for which each microsecond counts."""
         torch = sys.modules["torch"]
+        # In there are types that `copy_all()` has found to be numbers; it looks at others, and may refuse them.
         if scalar.dtype in is_fused and not torch.cuda.is_current_stream_capturing():
             stream = torch._C._cuda_getCurrentStream(scalar.device.index)  # noqa: SLF001
             buffer = self._buffers.get(stream)

@@ -88,6 +88,7 @@ class FileReader:
                 record = self._ready.get(timeout=timeout) if timeout else self._ready.get_nowait()
             except Empty:
                 return
+            # It stands behind the last record of an artifact.
             if record is None:
                 self.left -= 1
             else:

@@ -120,6 +120,7 @@ def new_id(time_ns: int | None = None, entropy: bytes | None = None) -> str:
         '00000000000000000000000000'
     """
     milliseconds = (time.time_ns() if time_ns is None else time_ns) // 1_000_000
+    # 26 digits of five bits hold the 128, of which the first digit has three.
     number = milliseconds << 80 | int.from_bytes(secrets.token_bytes(10) if entropy is None else entropy[:10], "big")
     return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 

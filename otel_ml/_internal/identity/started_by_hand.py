@@ -100,6 +100,7 @@ def common_processes(ppid: int, variable: str, rank: int) -> list[Process]:
     """
     launcher = launcher_process(ppid, variable)
     copies = list(forked_from(launcher)) if variable else []
+    # Only where there are copies: it looks at all processes of the machine.
     if copies and ranks_below(launcher, variable) - {str(rank)}:
         copies = []
     return [(pid, start_time(pid)) for pid in (launcher, *copies)]

@@ -130,6 +130,7 @@ class Recorder:
         Raises:
             RunIsOverError: what there is to collect is not of this run: `run_number`.
         """
+        # First, as it makes records of what was consumed.
         settle_consumed()
         with FOLDER.lock:
             self._fold(run_number)

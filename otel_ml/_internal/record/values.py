@@ -174,6 +174,7 @@ def _tensor(value: Any) -> float | list[float] | Deferred:
     if value.is_complex():
         raise UnrecordableError("bad_value", f"a tensor of {value.dtype}")
     if value.device.type == "cpu":
+        # Not through numpy, which has no bfloat16, and need not be installed.
         numbers = value.tolist()
         return [float(item) for item in numbers] if isinstance(numbers, list) else float(numbers)
     return _on_device(value)

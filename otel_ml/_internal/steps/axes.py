@@ -129,6 +129,7 @@ class Steps:
             self._move(axis, step)
             self.boundaries += 1
             axis.entered = self.boundaries
+            # Another axis is current only while the axis `step` has no step (docs/protocol.md §2.5).
             if axis_name == DEFAULT_AXIS or self._default_axis_unset():
                 self.process = step
                 NOW.step = None if self.asked else step
