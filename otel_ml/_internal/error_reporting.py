@@ -138,6 +138,7 @@ class ErrorReporter:
         """At the exit of the process: print what was lost and no run came to say, once on a host."""
         if not self._unheard or not is_first_of_host():
             return
+        # No run has begun, so none has read the settings.
         config = Config.from_env()
         console = Console(is_quiet=config.is_quiet or config.disabled)
         for sentence in self._unheard[:_SHOWN_AT_EXIT]:

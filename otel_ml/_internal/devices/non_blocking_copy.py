@@ -112,6 +112,7 @@ class Staging:
             self._background.forget()
             self._sending = None
             self._pid = os.getpid()
+        # In the process that goes on: the memory is used for the next run. A child has no buffers here.
         for buffer in self._buffers.values():
             buffer.forget()
 

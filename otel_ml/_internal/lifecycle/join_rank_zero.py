@@ -166,6 +166,7 @@ def decided(config: Config, rank_pid: int = 0) -> Mapping[str, str] | None:
 
 
 def _files(config: Config, place: JobPlace, launch: str) -> list[Path]:
+    # Beside the rendezvous folder, which may be removed while ranks of the launch still look for this file.
     here = rendezvous_of(launch).folder.with_suffix(SUFFIX)
     return [here, meeting_file(config, launch).with_suffix(SUFFIX)] if place.hosts > 1 else [here]
 

@@ -267,6 +267,7 @@ class Session:
         """Return how long its end may take where nobody says."""
         if self.config.exit_wait is not None:
             return self.config.exit_wait
+        # Without a bound of its own: `ShutdownSequence` ends the wait where nothing gets on.
         return math.inf if self._is_last_chance() else EXIT_TIMEOUT
 
     def _is_last_chance(self) -> bool:
@@ -288,6 +289,7 @@ class Session:
             resource,
             limit=config.spool_max,
             say=reporter.say,
+            # It stands in every file: without a word `otel-ml recover` sends it nowhere else (ADR 0064).
             endpoint=config.endpoint.shown if config.is_remote else "",
             variable=config.endpoint.source,
         )

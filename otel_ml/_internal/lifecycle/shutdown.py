@@ -151,6 +151,7 @@ class ShutdownSequence:
             # The receiver gets on, so the time without progress begins anew.
             if self._sender.answers != answers or is_starting:
                 answers, quiet_since, timeout = self._sender.answers, now, self._least_timeout
+            # It lives and does not answer: it gets as much time again, each time that is over, up to that of a start.
             elif now >= quiet_since + timeout and timeout < TIMEOUT_WITH_STARTS and self._is_busy():
                 timeout += self._least_timeout  # then it is asked again
             if now >= quiet_since + USUAL_WAIT and identity.speaks and self._is_busy():
@@ -172,6 +173,7 @@ class ShutdownSequence:
         run = self._account_at_the_end(identity, deadline)
         is_last = run is not None and bool(run.get("last")) and self._has_starter_left(identity)
         self._exporter_lines.print_rest(reached, identity.run_id, is_last=is_last)
+        # Who leaves last prints what came after the process that speaks of the run had left.
         if is_last or self._notices.query:
             self._notices.print_of(run, is_last=is_last)
         if run is not None and is_last:
@@ -239,6 +241,7 @@ class ShutdownSequence:
             wait: seconds that this process may wait in all.
             is_busy: it cannot answer: a backend's library, while it is imported, holds its interpreter.
         """
+        # A service that cannot answer does not say who is last: it may be this process.
         is_last = run.get("last") if run is not None else is_busy
         if wait <= USUAL_WAIT or not is_last:
             return self._least_timeout
@@ -310,6 +313,7 @@ class ShutdownSequence:
             )
         else:
             return
+        # On a console of its own: that of the run is the background thread's.
         Console(is_quiet=self._console.is_quiet).line(explained(sentence, "held-up"))
 
     def _say(

@@ -167,6 +167,7 @@ class Axis:
         """The largest step the process is inside of by `set_step()` or `step()`, or None."""
         if not self.explicit:
             return None
+        # Copied in one call, as other threads enter and leave blocks meanwhile.
         candidates = list(self.open)
         if self.current is not None:
             candidates.append(self.current)

@@ -140,6 +140,7 @@ def context(version: int | None = None) -> Context:
 def _scope() -> Scope | None:
     if NOW.several:
         return current_scope()
+    # A run that is only waited for, as that of rank 0, has no scope yet.
     return SCOPES.active[0] if SCOPES.active or (begin_run() and SCOPES.active) else None
 
 

@@ -240,6 +240,7 @@ class Spool:
     def renew(self, resource: bytes) -> None:
         """Begin a new file with another resource (the run's identity has been decided)."""
         self._resource = resource
+        # The next frame begins a file, with the resource of then.
         if not self.pending:
             self.delete()
         elif not self._in_memory:
