@@ -78,7 +78,7 @@ def log(
         "over": over,
         "attributes": attributes,
     }
-    # What is no option goes with the call: `log()` says so when the graph runs.
+    # What is not an option goes with the call: `log()` says so when the graph runs.
     options.update(named)
     _call(values, at if step is None else step, weight, options)
 

@@ -144,7 +144,7 @@ class _Rank:
     @classmethod
     def of(cls, place: JobPlace, ppid: int, before: int) -> _Rank:
         command = hashlib.sha256("\0".join(_command()).encode("utf-8", "surrogatepass")).hexdigest()
-        # What a rank has made joins as its rank, which comes later and is no second one (ADR 0068).
+        # What a rank has made joins as its rank, which comes later and is not a second one (ADR 0068).
         pid = place.rank_pid or os.getpid()
         process = (pid, start_time(pid))
         starters = common_processes(ppid, place.variable, place.rank)

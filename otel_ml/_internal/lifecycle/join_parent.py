@@ -163,7 +163,7 @@ def _instance_of(pid: int, create: int) -> str:
     instance = new_instance()
     with suppress(OSError), common_file(_rank_file(pid), create) as file:
         with suppress(ValueError, KeyError, TypeError):
-            # A new file is empty, which is no JSON: then this process is the first, and writes it. Without `create` a
+            # A new file is empty, which is not JSON: then this process is the first, and writes it. Without `create` a
             # missing file ends the outer block, and nothing is written.
             return str(json.loads(file.text)["instance"])
         file.write(json.dumps({**_started_by(pid), "instance": instance}))

@@ -114,7 +114,7 @@ class ShutdownSequence:
         """Return the last record of a run whose end nobody has waited for: what it had, and what that has cost."""
         points, values = sent.written
         unwritten = {
-            # `left` was counted when the caller went on; what the thread has written since then is no loss.
+            # `left` was counted when the caller went on; what the thread has written since then is not a loss.
             HELD_UP: left.unwritten - (values - left.written),
             f"events_{HELD_UP}": left.events,
             "device_not_done": left.on_device,
