@@ -147,6 +147,7 @@ def rank_that_made_this(environ: Mapping[str, str]) -> int:
     Who is made to be a rank, by `mp.spawn` or a launch of a function, gets its number afterwards.
     """
     pid, told = creator() or forked_by(), launch_variables(environ)
+    # The environment at the last fork; of a process that was spawned what it was started with.
     is_born_so = pid and told and launch_variables(FORKS.environ or environ_of(os.getpid())) == told
     return pid if is_born_so else 0
 

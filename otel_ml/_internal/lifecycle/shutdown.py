@@ -151,7 +151,7 @@ class ShutdownSequence:
             # The receiver gets on, so the time without progress begins anew.
             if self._sender.answers != answers or is_starting:
                 answers, quiet_since, timeout = self._sender.answers, now, self._least_timeout
-            # It lives and does not answer: it gets as much time again, each time that is over, up to that of a start.
+            # It lives and does not answer: it gets as much time again whenever that is over, up to that of a start.
             elif now >= quiet_since + timeout and timeout < TIMEOUT_WITH_STARTS and self._is_busy():
                 timeout += self._least_timeout  # then it is asked again
             if now >= quiet_since + USUAL_WAIT and identity.speaks and self._is_busy():

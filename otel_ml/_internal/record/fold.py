@@ -185,7 +185,7 @@ class Folder:
             else:
                 groups[series] = [group, value]
         pending.last_ns = max(pending.last_ns, last)
-        # One for each record that is not a row; `_fold_special()` corrects it for those that are none or several values.
+        # One for each record but rows; `_fold_special()` corrects it for those that are none or several values.
         self._count((len(part) - items) // STRIDE)
         return touched
 
