@@ -61,6 +61,7 @@ class Console:
         if self.is_quiet:
             return
         start = _CLEAR_LINE if is_watched() else ""
+        # Behind what there was no room for, so that lines stay in their order.
         self._waiting.extend(_pieces(f"{start}{line}\n" for line in lines))
         self.catch_up(_TIMEOUT_S)
 
@@ -74,6 +75,7 @@ class Console:
         with contextlib.suppress(Exception):
             descriptor = _descriptor(stream)
             if descriptor is not None:
+                # Asked first: poll() says of a closed descriptor that it is ready.
                 if _is_gone(descriptor):
                     return True
                 if not _is_writable(descriptor, timeout_s):
@@ -88,6 +90,7 @@ def _pieces(lines: Iterable[str]) -> Iterator[str]:
     piece, size = "", 0
     for line in lines:
         more = len(line.encode(errors="replace"))
+        # A line that is longer by itself is a piece of its own.
         if piece and size + more > _AT_ONCE:
             yield piece
             piece, size = "", 0

@@ -30,6 +30,7 @@ def is_on_device(value: Any) -> bool:
         devices = getattr(value, "devices", None)
         if callable(devices):
             return any(device.platform != "cpu" for device in devices())
+        # torch's device has a type; that of a numpy array, from numpy 2 on, is the text "cpu", which has none.
         return getattr(getattr(value, "device", None), "type", "cpu") != "cpu"
     except Exception:  # noqa: BLE001 (one that JAX is tracing; a class of the program's)
         return False
@@ -80,6 +81,7 @@ class DeviceTensor(Deferred):
         self._event = event
 
     def ready(self) -> bool:
+        # Without an event nobody can ask: `read()`, on the background thread, waits for the device then.
         return self._event is None or bool(self._event.query())
 
     def read(self) -> list[float]:
@@ -130,6 +132,7 @@ class Weighted(Deferred):
         values, weights = _now(self._values), _now(self._weights)
         if len(weights) == 1:
             weights = weights * len(values)
+        # NaN is not >= 0, and a value beyond the last weight has no pair: both are counted with the negative ones.
         pairs = [pair for pair in zip(values, weights, strict=False) if pair[1] >= 0]
         if len(pairs) < len(values):
             reporter.dropped["bad_weight"] += len(values) - len(pairs)
@@ -153,5 +156,6 @@ def copied_tensor(tensor: Any) -> tuple[Any, Any]:
     if event_type is None:
         return copy, None
     event = event_type()
+    # On the stream of the copy, behind it: when the event is done, so is the copy.
     event.record()
     return copy, event

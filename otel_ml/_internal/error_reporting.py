@@ -64,6 +64,7 @@ class ErrorReporter:
 
     def connect(self, say: Callable[[str], None] | None) -> None:
         """Send sentences to `say`, first those kept until now; None keeps them again."""
+        # First: a sentence of another thread, said in between, would be kept again, and nobody would hand it over.
         self._say = say
         if say is not None:
             kept, self._kept, self._unheard = self._kept, [], []
@@ -137,6 +138,7 @@ class ErrorReporter:
         """At the exit of the process: print what was lost and no run came to say, once on a host."""
         if not self._unheard or not is_first_of_host():
             return
+        # No run has begun, so none has read the settings.
         config = Config.from_env()
         console = Console(is_quiet=config.is_quiet or config.disabled)
         for sentence in self._unheard[:_SHOWN_AT_EXIT]:
@@ -245,6 +247,7 @@ def _fitting(
     takes: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any], Sequence[Any], list[str]]:
     """Return what a call can be given, by position and by name, and what is left."""
+    # `f(1, 2, 3, d=4)` of `def f(a, b)` gives ([1, 2], {}, (3,), ["d"]).
     parameters = takes.parameters
     places = [one for one in parameters.values() if one.kind in _BY_POSITION]
     fitting = list(args[: len(places)])

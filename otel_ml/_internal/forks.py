@@ -70,6 +70,7 @@ class Forks:
     def _was_made(self) -> None:
         made_by = os.getppid()
         self.line |= {made_by, creator_by_multiprocessing()} - {0}  # before `multiprocessing` says who this process is
+        # A fork of a fork with the same variables of a launch is of the same rank: the first one's creator stays.
         if not self.is_place_kept(os.environ):
             self.creator, self.parent = made_by, self._ppid
         self.environ, self.any = os.environ.copy(), False

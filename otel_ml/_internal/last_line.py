@@ -195,6 +195,7 @@ def _look(run: Mapping[str, Any], command: str, is_remote: bool) -> str:
 def _viewer(run: Mapping[str, Any]) -> str:
     """Return the command that shows the run: a viewer's, where the run was written for one."""
     exporters: Iterable[str] = run.get("exporters", _VIEWERS)
+    # `tensorboard/<name>` is one of several exporters of a kind.
     return "otel-ml open" if _VIEWERS & {name.partition("/")[0] for name in exporters} else "otel-ml ui"
 
 

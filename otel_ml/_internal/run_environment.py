@@ -17,6 +17,7 @@ class RunEnvironment:
     def set(self, variables: Mapping[str, str]) -> None:
         """Set `variables`, in addition to those set before."""
         for name, value in variables.items():
+            # The value of before the first call: at a second one ours is there.
             self._before.setdefault(name, os.environ.get(name))
             os.environ[name] = value
 

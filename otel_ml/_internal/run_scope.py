@@ -124,6 +124,7 @@ def current_scope() -> Scope:
         scope = scope.outer
     if scope is not None:
         return scope
+    # A context whose own runs are all over gets no default, which is another run: docs/protocol.md §2.2.
     return NOBODY if begun is not None or SCOPES.default is None else SCOPES.default
 
 

@@ -20,6 +20,7 @@ def safe_repr(value: Any, most: int = 80) -> str:
     """Return the `repr` of a value, cut; of what is on a device, or large, what it is: to read it takes its time."""
     try:
         if isinstance(value, (str, bytes)):
+            # Cut before: of a text of megabytes the whole repr would be made.
             return repr(value[: most + 1])[:most]
         if type(value).__module__ not in {"builtins", "numpy"} and getattr(value, "shape", None) is not None:
             return f"a {type(value).__name__} of shape {tuple(value.shape)!r}"[:most]

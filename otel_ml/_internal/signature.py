@@ -47,6 +47,8 @@ def publish(*by_position: str, required: int = 0) -> Callable[[F], F]:
         found = whole.parameters
         rest = [parameter for parameter in found.values() if parameter.kind is Parameter.VAR_KEYWORD]
         named = [parameter for parameter in rest if parameter.annotation != "NoReturn"]  # that takes what is said
+        # `**unknown` and `**named` take a positional parameter by its name, too, so it is published as one that may be
+        # named.
         first = [_first(found[name], place < required, bool(rest)) for place, name in enumerate(by_position)]
         options = [
             parameter.replace(kind=Parameter.KEYWORD_ONLY)

@@ -71,6 +71,7 @@ class SingleThreadExecutor:
         Raises:
             RuntimeError: the system gives the process no further thread.
         """
+        # The thread first: where the system gives none, no task is left in the queue.
         if self.thread is None:
             self.thread = start_new_thread(_do_all, (self._tasks,))
         task = BackgroundTask(work)
@@ -88,6 +89,7 @@ class SingleThreadExecutor:
 
     def close(self) -> None:
         """Let the thread end after what it has begun; the next task starts another one."""
+        # Into the queue that the thread has; `forget()` makes another one for the tasks of the next thread.
         self._tasks.put(None)
         self.forget()
 

@@ -53,6 +53,7 @@ class _Watcher:
             spec = self._found_by_others(fullname, path, target)
         finally:
             self._asking.discard(get_ident())
+        # A namespace package may have no loader, and one of an old kind loads a module without this method.
         if spec is not None and hasattr(spec.loader, "exec_module"):
             spec.loader = _TellingLoader(spec.loader, self._tell)  # type: ignore[assignment] # by its methods
         return spec

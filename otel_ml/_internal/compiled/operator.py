@@ -43,6 +43,7 @@ def define_operator() -> None:
     torch.library.register_fake("otel_ml::log", _nothing, lib=_LIBRARY)
     operator = torch.ops.otel_ml.log.default
     _register_effectful_op(operator, _EffectType.ORDERED)
+    # An operator that returns nothing is otherwise dead code to a pass of `torch.fx`.
     torch.fx.has_side_effect(operator)
 
 

@@ -66,6 +66,7 @@ def log(
     **named: Any,
 ) -> None:
     """Stand for `otel_ml.log()`: its arguments."""
+    # The forms of other loggers: `log("loss", x)`, `log(loss=x)`.
     if not isinstance(values, Mapping) or (named and not values):
         values, at, where = meant_by_log(values, at, where, named)
         named = {}
@@ -77,6 +78,7 @@ def log(
         "over": over,
         "attributes": attributes,
     }
+    # What is not an option goes with the call: `log()` says so when the graph runs.
     options.update(named)
     _call(values, at if step is None else step, weight, options)
 
@@ -116,6 +118,7 @@ def _kind(value: Any, tensors: list[torch.Tensor], numbers: list[Any]) -> Any:
         tensors.append(torch.ones((), dtype=torch.float64, device="cpu") * value)
         return "tensor"
     if isinstance(value, (int, float)):
+        # An int that changes is a symbol of the graph already, and a float that is known here is a constant of it.
         numbers.append(value)
         return "number"
     if isinstance(value, (list, tuple)):
@@ -126,6 +129,7 @@ def _kind(value: Any, tensors: list[torch.Tensor], numbers: list[Any]) -> Any:
 def _constant(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {"constant": value}
+    # It has no form in a graph. `log()` refuses the text, and its message says the type.
     return {"constant": f"a {type(value).__name__}"}
 
 
@@ -138,6 +142,7 @@ except ImportError:
         return True
 
 
+# Dynamo calls it while it compiles and keeps the text, instead of tracing into `json`.
 _described = torch.compiler.assume_constant_result(described)
 
 

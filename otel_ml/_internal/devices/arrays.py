@@ -88,6 +88,7 @@ class _FromCuda:
         if self._host is None:
             self._host = self._torch.empty(self._clone.numel(), dtype=self._clone.dtype, device="cpu")
         self._host[self._begin : self._end] = self._part
+        # One part a look: a tensor takes as many looks as it has parts.
         if self._end < self._clone.numel():
             self._begin_part()
             raise NotYetError
@@ -100,8 +101,10 @@ class _FromCuda:
         self._end = min(flat.numel(), self._begin + size)
         if not self._begin:
             self._pinned = torch.empty(self._end, dtype=flat.dtype, device="cpu", pin_memory=True)
+        # All parts go through the same pinned memory: `read()` has taken the one before by now.
         self._part = self._pinned[: self._end - self._begin]
         stream = _stream(torch, flat.device)
+        # Another stream than the clone's may read it: the event has said that the clone, or the part before, is done.
         with torch.cuda.stream(stream), torch.no_grad():
             self._part.copy_(flat[self._begin : self._end], non_blocking=True)
         self._done.record(stream)

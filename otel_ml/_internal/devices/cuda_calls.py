@@ -77,6 +77,7 @@ def _calls_of(torch: Any) -> CudaCalls:
     cuda = torch.cuda
 
     def own(name: str, public: Callable[..., Any]) -> Callable[..., Any]:
+        # A torch that lacks the private function has the public one, with the frames around it.
         found: Callable[..., Any] = getattr(torch._C, name, public)  # noqa: SLF001 (torch's compiler calls them, too)
         return found
 

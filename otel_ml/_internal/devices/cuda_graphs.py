@@ -145,6 +145,7 @@ class Captured:
         tensors: list[Any] = []
         columns = tuple(_column(series, item, tensors) for series, item in items)
         size = sum(tensor.numel() for tensor in tensors)
+        # Of all graphs so far, as their memory stays for as long as the process.
         if size + self._size > _MAX_COLUMNS:
             reporter.drop(
                 "captured_full",
@@ -180,6 +181,7 @@ class Captured:
             del self._steps[next(iter(self._steps))]
         self._token += 1
         records = RECORDS
+        # Of any series, as a boundary has no values: what counts is that the step's watermark waits until it is read.
         records += (self._calls[0].columns[0].series, ended, _Boundary(self, self._token), time.time_ns())
 
     def has_passed(self, token: int) -> bool:
@@ -193,6 +195,7 @@ class Captured:
         is_due = now - self._looked >= _LOOK_S or not self.has_passed(self._token)
         try:
             for call in self._calls:
+                # A copy is under way: until it is taken, the next one would overwrite it.
                 if call.ring.is_looking:
                     self._take(call)
                 if is_due and not call.ring.is_looking:
@@ -239,6 +242,8 @@ class Captured:
 
     def _step_of(self, token: int, born: int) -> Step | None:
         """Return the step of an interval, None while only the program's own context knows it."""
+        # Read first: where the program goes on to another step meanwhile, `_token` is another one when it is compared
+        # below.
         now = NOW.step
         if not born < token <= self._token:  # before the first boundary: what the memory held
             token = born

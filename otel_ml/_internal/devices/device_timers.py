@@ -123,6 +123,7 @@ class DeviceTimers:
             except LookupError:
                 event = cuda.event()
             elapsed.end = event
+            # `record()` alone takes the current stream of the current device, which may be another device by now.
             if cuda.device() == device:
                 event.record()
             else:
@@ -143,6 +144,8 @@ class DeviceTimers:
         """Find out what the device has passed: one question a stream, and a few more where it has not passed all."""
         for (_, device, _), ended in list(self._ended.items()):
             if ended:
+                # A copy, as the thread that records appends meanwhile: what it appends stands behind those that are
+                # removed.
                 passed = _passed(ended[:], device)
                 for elapsed in ended[:passed]:
                     elapsed.is_done = True
@@ -179,6 +182,7 @@ def _passed(ended: list[DeviceElapsed], device: int) -> int:
     low, at, high = 0, len(ended) - 1, len(ended)
     try:
         be_on(device)
+        # Those before `low` are over, those from `high` on are not.
         while low < high:
             if ended[at].end.query():
                 low = at + 1

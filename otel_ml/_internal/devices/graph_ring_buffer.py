@@ -89,6 +89,7 @@ class Ring:
         self.cell = cell
         self.seen = 0
         self.passed: int | None = None
+        # The first one is the token.
         self._columns = 1 + columns
         self._magic = int.from_bytes(urandom(8), "little") >> 2
         self._state = _memory((2,), cell.value.device)
@@ -113,6 +114,7 @@ class Ring:
         """Begin to copy everything on the current stream, one that nothing else uses."""
         if self._staging is None:
             torch = sys.modules["torch"]
+            # The five are those of `_parts()`: the token, and twice the magic number and the count.
             size = 5 + self.ROWS * self._columns
             self._staging = torch.empty(size, dtype=torch.int64, device="cpu", pin_memory=True)
         token, first, rows, last = self._parts()
@@ -137,6 +139,7 @@ class Ring:
             return None
         self._is_read = True
         self.passed = int(token[0])
+        # By the count that was copied before the rows: up to it they are complete.
         written = self._count(*first.tolist())
         # One less than the ring holds: the row that comes next may be half written over the oldest of them.
         oldest = max(self.seen, self._count(magic, count_after) - self.ROWS + 1)

@@ -112,6 +112,7 @@ class Staging:
             self._background.forget()
             self._sending = None
             self._pid = os.getpid()
+        # In the process that goes on: the memory is used for the next run. A child has no buffers here.
         for buffer in self._buffers.values():
             buffer.forget()
 
@@ -144,6 +145,7 @@ class Staging:
     def put_scalar(self, scalar: Any) -> tuple[Batch, int]:
         """Do what `put()` does of one scalar: the usual case, for which each microsecond counts."""
         torch = sys.modules["torch"]
+        # In there are types that `copy_all()` has found to be numbers; it looks at others, and may refuse them.
         if scalar.dtype in is_fused and not torch.cuda.is_current_stream_capturing():
             stream = torch._C._cuda_getCurrentStream(scalar.device.index)  # noqa: SLF001
             buffer = self._buffers.get(stream)
@@ -201,6 +203,7 @@ class Staging:
         if buffer.is_idle():
             buffer.send_for_caller()
             buffer.read_arrived()
+        # One at a time: while that thread is held up by one stream, values of other busy streams wait, too.
         elif self._sending is None or self._sending.done.wait(0):
             # Where the queue of the stream is full, a launch waits for the device: that, this thread must not.
             self._sending = self._background.begin(buffer.send_for_caller)

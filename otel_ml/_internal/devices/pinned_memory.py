@@ -96,6 +96,7 @@ class PinnedPool:
         if len(block.memory) == SIZE:
             self._free.append(block)
         else:
+            # Let go, and not kept: the next long vector may have another length.
             self._large -= 8 * len(block.memory)
 
     def _grow(self, torch: Any) -> Block | None:

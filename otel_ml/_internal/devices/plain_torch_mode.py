@@ -47,6 +47,7 @@ def _without_modes(torch: Any) -> Iterator[None]:
         yield
     finally:
         while modes:
+            # The last one popped was the outermost, so it goes back first.
             _push_mode(modes.pop())
 
 

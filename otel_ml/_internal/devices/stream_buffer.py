@@ -224,6 +224,7 @@ class StreamBuffer:
                 return False
             batch.values = block.read(used)
         except Exception as error:  # noqa: BLE001 (as above)
+            # The block is not used again: the device may still write to it.
             batch.error = error
             return True
         self._pool.give_back(block)
@@ -252,6 +253,7 @@ class StreamBuffer:
         try:
             be_on(self.index)
             cuda = self._torch.cuda
+            # On the stream of who fills it, so the copy comes behind what is gathered there.
             with cuda.stream(self._stream), self._torch.no_grad():
                 if self._used and not cuda.is_current_stream_capturing():
                     self._send()

@@ -95,6 +95,7 @@ def _log_artifact(
 
     def records(limit: ReadLimit) -> Iterator[LogRecord]:
         if limit.is_over():
+            # `opened` is empty where the call found more files than may be open.
             _count_unrecorded(len(opened) or artifacts.count_files(found), found, call)
             return
         files = opened or list(artifacts.artifact_files(found))
@@ -114,6 +115,7 @@ def _log_artifact(
             yield LogRecord(keys.EVENT_ARTIFACT, content, {**attributes, **of_each, **more}, time_ns)
 
     if not events.put_file(call, records):
+        # Nobody reads them now, and each that is open counts for `MAX_OPEN`.
         artifacts.close_artifact(opened)
 
 

@@ -98,6 +98,7 @@ def open_artifact(path: Path) -> Sequence[ArtifactFile]:
     if path.is_file():
         files = [(path, path.name)]
     else:
+        # One more than may be open tells that there are too many, without a walk through all of a large folder.
         items = list(islice(path.rglob("*"), max(free, 0) + 1))
         files = _below(path, items) if len(items) <= free else []
     return [_opened(file, path_in) for file, path_in in files[: max(free, 0)]]
@@ -159,6 +160,7 @@ def read_artifact(
         OSError: it cannot be read.
     """
     with file.opened or io.FileIO(file.path) as opened:
+        # What was meant at the call; the file may have grown since.
         version = file.version or Version.of(os.fstat(opened.fileno()))
         if version.size > MAX_INLINE and run_folder is not None:
             with suppress(OSError):  # then it is as with a service elsewhere: the name has to stay
@@ -188,6 +190,7 @@ def _read(
     while piece := opened.read(_PIECE):
         digest.update(piece)
         size += len(piece)
+        # Of a larger file only the digest is needed, so its content is not kept in memory.
         if version.size <= MAX_INLINE:
             content += piece
         if not go_on():
@@ -199,6 +202,7 @@ def _read(
 
 def _attributes(file: ArtifactFile, version: Version, *, sha256: str = "", kept: str = "") -> Mapping[str, object]:
     known = {"ml.artifact.sha256": sha256} if sha256 else {}
+    # The time tells the service whether the file was written into after the call.
     handed_over = {"ml.artifact.kept": kept, "ml.artifact.modified": version.modified_ns} if kept else {}
     return {
         "ml.artifact.path_in": file.path_in,
@@ -215,6 +219,7 @@ def _keep(opened: io.FileIO, path: Path, folder: Path, version: Version, go_on: 
     It is a link; of a file of another disk a symbolic one, for the service to copy, or a copy where it has no name any
     more.
     """
+    # Each by itself: `mkdir(parents=True)` makes what is above with the usual mode, readable for others.
     for made in (folder.parent, folder):
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = secrets.token_hex(16)

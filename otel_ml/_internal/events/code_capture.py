@@ -70,9 +70,12 @@ class Capture:
 def captured(role: str) -> Iterator[LogRecord]:
     """Yield params and artifacts that tell what ran; each program of the job has its own command line."""
     facts = {**_program(), **_git()}
+    # A role that metrics have no prefix for (docs/protocol.md §2.10) has none here either.
     yield LogRecord(keys.EVENT_PARAMS, {"otel_ml": facts if role in keys.UNNAMED_ROLES else {role: facts}})
+    # Whatever the user's configuration says of colors and of a program that shows differences: this is to be a patch.
     diff = _run_git("diff", "HEAD", "--no-ext-diff", "--no-color")
     if diff:
+        # `_run_git()` has stripped the last newline, without which `git apply` calls a patch corrupt.
         yield _artifact("git-diff.patch", redacted(diff) + "\n")
     yield _artifact("packages.txt", "\n".join(sorted(set(_packages()))) + "\n")
 
@@ -131,6 +134,8 @@ def _packages() -> Iterator[str]:
     """Yield `name==version` of all that is installed, without parsing the description of each as an e-mail."""
     for item in distributions():
         try:
+            # METADATA is a wheel's, PKG-INFO that of a folder `*.egg-info`; where distutils has left `*.egg-info` as a
+            # file, the empty name reads that file.
             text = item.read_text("METADATA") or item.read_text("PKG-INFO") or item.read_text("") or ""
         except (OSError, UnicodeDecodeError):  # not UTF-8, or gone meanwhile: the others are told
             continue

@@ -83,8 +83,10 @@ class _Reading:
             return self._cut(text_of(value))
 
     def _read(self, value: Any) -> object:
+        # Members of a StrEnum or IntEnum are recorded by their value, as any text or number.
         if isinstance(value, Enum) and not isinstance(value, (str, int, float)):
             return text_of(value.name)
+        # Before int, of which bool is a subclass.
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -99,6 +101,7 @@ class _Reading:
             return self.read(shown)
         if isinstance(value, type):
             return text_of(value)
+        # Only what encloses it is compared: a part that stands in two places is recorded twice.
         if id(value) in self._within:
             return f"<{type(value).__name__} that it is in>"
         if len(self._within) >= DEEPEST:
@@ -112,6 +115,7 @@ class _Reading:
             self._within.pop()
 
     def _parts(self, value: Any) -> object:
+        # First: a named tuple is a sequence, too, and a class that says its fields may be a mapping.
         names = _fields(value)
         if names is not None:
             return self._entries(value, names, lambda name: getattr(value, name))
@@ -130,6 +134,7 @@ class _Reading:
 
     def _entries(self, owner: Any, keys: Iterable[Any], get: Callable[[Any], Any]) -> dict[str, object]:
         found: dict[str, object] = {}
+        # A copy, as what is read here is the program's code, which may add keys.
         for key in list(keys):
             name = text_of(key)
             if not self._goes_on(name):
@@ -146,6 +151,7 @@ class _Reading:
 
     def _items(self, values: Any) -> list[object]:
         found = []
+        # By place: an iteration would end at the first element that cannot be read, as OmegaConf's `???`.
         for place in range(len(values)):
             if not self._goes_on(str(place)):
                 break
@@ -159,6 +165,7 @@ class _Reading:
         return found
 
     def _array(self, value: Any) -> object:
+        # The values of an array on a device would have the call wait for the device (docs/protocol.md §2.1).
         if is_on_device(value) or math.prod(value.shape) > _MOST_NUMBERS:
             return f"<{type(value).__name__} of shape {tuple(value.shape)}>"
         return self.read(value.tolist())

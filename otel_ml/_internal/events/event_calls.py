@@ -51,8 +51,10 @@ def _log_made(
     if not is_on() or (exact := checked_name(name, call)) is None:
         return
     time_ns = time.time_ns()
+    # The step is that of the call: by the time of `records()` the program is further.
     at = step_for(step, axis, call, 1)
     stage = None if at is None else at.stage
+    # A stage without a name records nothing (docs/protocol.md §2.7).
     if at is None or (stage is not None and stage.name is None):
         return
     attributes = attributes_at(at, exact if stage is None else stage.named(exact))
@@ -228,10 +230,12 @@ def event(
     located = located_name(name, step, axis, "event()")
     if located is None:
         return
+    # An event of the program's has its name as `event_name`.
     del located[keys.NAME]
     given = _read("event()", {} if attributes is None else attributes)
     if not isinstance(given, dict):
         reporter.drop("bad_event", f"event(): expected attributes in a mapping, got {safe_repr(attributes)}.")
         return
+    # The step comes last: it counts where an attribute is called as its key.
     record = LogRecord(name, None, {**given, **located})
     current_events().put("event()", lambda: (record,))

@@ -77,10 +77,12 @@ class EventQueue:
         for _ in range(len(self._queued)):
             if not has_space():
                 return
+            # Nothing is yielded in this block, so what `still` holds is held for as long as it takes to pop one event.
             with still():
                 if (queued := _popped(self._queued)) is None:
                     return
             call, make = queued
+            # A caller that waits in `_has_space()` looks again.
             BACKPRESSURE.took()
             try:
                 yield from make()
@@ -110,6 +112,7 @@ class EventQueue:
     @property
     def asked(self) -> int:
         """How much of what is queued a call asked for."""
+        # Copied first: a deque that another thread appends to cannot be iterated.
         return sum(call != NOTICE for call, _ in (*self._queued, *self._files))
 
     def take_files(self) -> Iterator[Read]:

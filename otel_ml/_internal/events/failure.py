@@ -26,6 +26,8 @@ def record_failure(error: BaseException) -> None:
     """Record the exception that ends this process' part of the run, at the step that it is in, or was in last."""
     kind = type(error)
     at = current_step()
+    # Inside a stage `at` is a view, whose base is the step itself; outside of all steps its base is the one that was
+    # left last.
     at = at.base or at
     attributes: dict[str, object] = {
         keys.STATUS: "failed",

@@ -88,6 +88,7 @@ class FileReader:
                 record = self._ready.get(timeout=timeout) if timeout else self._ready.get_nowait()
             except Empty:
                 return
+            # It stands behind the last record of an artifact.
             if record is None:
                 self.left -= 1
             else:
@@ -109,6 +110,8 @@ class FileReader:
         begin_own_thread()
         while (artifact := self._asked.get()) is not None:
             for record in artifact(self.limit):
+                # Waits while `_READY` records are there: a large folder is not read into memory ahead of who takes its
+                # records.
                 self._ready.put(record)
             # `take()` counts the artifact as read.
             self._ready.put(None)

@@ -53,6 +53,8 @@ def sayable(time_ns: int) -> int:
 def encode_scope_logs(record: LogRecord, sequence: int) -> bytes:
     """Return the body of a ScopeLogs that holds one record, with its `ml.seq`."""
     # LogRecord: time 1, severity_number 2, body 5, attributes 6, observed_time 11, event_name 12
+    # The bytes before the fixed numbers are protobuf's keys, field number << 3 | wire type: 0x09 is field 1 of 64 bits,
+    # 0x10 is field 2, a varint, and 0x59 is field 11 of 64 bits.
     encoded = b"".join(
         (
             b"\x09" + _FIXED64(sayable(record.time_ns)),

@@ -31,6 +31,7 @@ _UNCHANGING = frozenset({str, int, float, bool, type(None)})
 
 def text(value: object) -> Callable[[], Made]:
     """Take a text, or what a list or dictionary has, now, and make the text of it later: it may wait for a device."""
+    # A copy of one level costs little, and covers what a loop appends to.
     taken = value.copy() if type(value) in (list, dict, set) else value  # type: ignore[attr-defined]
     return lambda: (exact_text(taken), {})
 
@@ -89,6 +90,7 @@ def table(data: Any, columns: Sequence[str] | None) -> Callable[[], Made]:
     for number, row in enumerate(rows):
         if len(row) != len(names):
             raise ValueError(f"row {number} of a table has {len(row)} cells. Expected {len(names)}: {names!r}.")
+    # A cell that is left as it was has one of the types in `_UNCHANGING`; for these `config_value` cuts long texts.
     return lambda: ({"columns": names, "rows": [[config_value(cell) for cell in row] for row in rows]}, {})
 
 
@@ -160,6 +162,7 @@ def _wav(array: Any, sample_rate: int) -> bytes:
     channels = array.shape[1]
     # PCM, channels, frames/s, bytes/s, bytes/frame, bits a sample
     head = struct.pack("<HHIIHH", 1, channels, sample_rate, sample_rate * channels * 2, channels * 2, 16)
+    # Samples of 16 bits are an even number of bytes, so no chunk needs one more to end at an even place.
     body = b"WAVEfmt " + struct.pack("<I", len(head)) + head + b"data" + struct.pack("<I", len(data)) + data
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
@@ -208,6 +211,7 @@ def _table(data: Any, columns: Sequence[str] | None) -> tuple[list[str], list[An
         return names, list(zip(*(data[name] for name in (columns or data)), strict=True))
     rows = list(data)
     if rows and all(isinstance(row, Mapping) for row in rows):
+        # All keys of all rows, in the order in which they first appear: rows may lack some.
         names = list(columns or dict.fromkeys(key for row in rows for key in row))
         return [exact_text(name) for name in names], [[row.get(name) for name in names] for row in rows]
     if columns is None:

@@ -55,6 +55,7 @@ def common_file(name: str, create: int) -> Iterator[CommonFile]:
     folder = rendezvous_of("").folder.parent
     if create:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A missing folder is not private either: without O_CREAT callers take this error for "nothing is written down".
     if not is_private(folder):
         raise PermissionError(f"{folder} is not a private folder of user {os.getuid()}")
     path, until = folder / name, time.monotonic() + _TIMEOUT_S
@@ -76,6 +77,8 @@ def common_file(name: str, create: int) -> Iterator[CommonFile]:
 def _is_locked(file: IO[str], path: Path) -> bool:
     """Lock a file unless another process has it, or has put another one in its place; return whether it is ours now."""
     try:
+        # Not waited for: a blocking flock() has no timeout. The file is compared after it is locked, as the process
+        # that had the lock may have replaced it until then; a lock on the replaced file would keep nobody out.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except (BlockingIOError, FileNotFoundError):

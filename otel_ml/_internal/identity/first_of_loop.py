@@ -34,6 +34,8 @@ def first_of_loop(config: Config) -> Asked:
         return asked
     with suppress(OSError, ValueError, TypeError):
         experiment, name = json.loads(read_ours(_file_of(config)))
+        # A start that calls the first run as before, but for a date or random digits, goes on with it under the new
+        # name.
         if as_meant(experiment) != as_meant(config.experiment) or as_meant(name) != as_meant(config.name):
             return experiment, name
     return asked

@@ -29,6 +29,7 @@ def take_rank(run_id: str, role: str) -> int:
     """Return the rank of this process in a role of a run; the one that it has, where it asks again."""
     try:
         with common_file(_FILE.format(namespace=pid_namespace()), os.O_CREAT) as file:
+            # A process that was killed has not left: its entry goes when the next process takes a rank.
             taken = [one for one in _read(file.text) if is_alive(one[3])]
             same = {one[2]: one[3] for one in taken if one[:2] == (run_id, role)}
             rank = next((rank for rank, process in same.items() if process == _own()), None)
@@ -50,6 +51,7 @@ def leave_rank(run_id: str) -> None:
     """Give the rank of this process in a run to the next that asks."""
     with suppress(OSError), common_file(_FILE.format(namespace=pid_namespace()), 0) as file:
         taken = _read(file.text)
+        # Without a look at the role: a process has one rank in a run.
         kept = [one for one in taken if (one[0], one[3]) != (run_id, _own())]
         if kept != taken:
             file.write(json.dumps(kept))

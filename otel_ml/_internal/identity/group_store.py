@@ -20,6 +20,8 @@ def agreed_id(proposed: str, before: int) -> str | None:
         return None
     try:
         store = _shared(c10d._get_default_store())  # noqa: SLF001 (torch has no public name for it)
+        # Stores `proposed` where the key is not there yet, which is what the empty text expects, and returns what is
+        # there then: the store does both at once, so all ranks get the id of the first, whichever rank that is.
         agreed = store.compare_set(f"otel_ml/run/{before}", "", proposed)
         return str(agreed.decode())
     except Exception as error:  # noqa: BLE001 (stores differ in what they can, and their server may be gone)

@@ -54,6 +54,8 @@ def launcher_process(ppid: int, variable: str) -> int:
     """
     pid = ppid
     for _ in range(_MOST):
+        # A process that has the variable is below the launcher, so the search goes on above it. An environ that may not
+        # be read, as that of another user's process, is empty: it ends here.
         above = _parent(pid) if variable and _told(pid, variable) is not None else 0
         # Process 1 of a machine has adopted what has lost its launcher; that of a container may be one.
         if above < 1 or (above == 1 and not is_in_container()):
@@ -77,6 +79,7 @@ def forked_from(pid: int) -> Iterator[int]:
     """Yield the shells of which a shell is a copy, the nearest first: what a script writes as one may be several."""
     for _ in range(_MOST):
         above, image = _parent(pid), _words(pid, "cmdline")
+        # A subshell has started no program, so it has the command line of the shell that it is a copy of.
         if above <= 0 or not _is_shell(pid) or not _is_shell(above) or _words(above, "cmdline") != image:
             return
         pid = above
@@ -102,6 +105,8 @@ def makers() -> Iterator[int]:
 
 def _is_copy(pid: int, parent: int) -> bool:
     """Whether a process is a fork: it has the stack of its parent, which is elsewhere in each program that starts."""
+    # Both are of the last exec(), so a fork has its parent's. Two that are empty, because they may not be read, tell
+    # nothing.
     is_same = all(_words(pid, file) == _words(parent, file) != [] for file in ("cmdline", "environ"))
     return is_same and _stack(pid) == _stack(parent)
 
@@ -145,8 +150,11 @@ def most_agents(agent: int) -> int:
     `--nnodes 1:2` begins with one agent or two.
     """
     words = _words(agent, "cmdline")
+    # `--nnodes=1:2` has the number in the same word, `--nnodes 1:2` in the next one. The command line stands before
+    # `PET_NNODES`, which torchrun takes for a default.
     said = [word.partition("=")[2] or after for word, after in zip(words, [*words[1:], ""], strict=True) if _asks(word)]
     said += [word.partition("=")[2] for word in _words(agent, "environ") if word.startswith("PET_NNODES=")]
+    # The most of `1:2` is 2; `2` has no colon and is the most itself.
     most = said[0].rpartition(":")[2] if said else ""
     return int(most) if most.isdecimal() else 1
 
@@ -175,6 +183,7 @@ def is_alive(process: Process) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
+        # Without /proc, as on macOS, the start time alone tells: there is none of a process that has ended.
         state = ""
     return state not in {"Z", "X"} and start_time(pid) == started
 
@@ -202,6 +211,7 @@ def _boot_s() -> int:
         seen = int(next(line for line in lines if line.startswith("btime ")).split()[1])
     name = f"boot-{short_digest(boot_id())}.txt"
     with suppress(OSError, ValueError), common_file(name, os.O_CREAT) as file:
+        # Another process may have seen another time, before the clock was set: all use the one that was written first.
         if file.text:
             return int(file.text)
         file.write(str(seen))
@@ -218,6 +228,7 @@ def _started_ns_by_ps(pid: int) -> int:
             text=True,
             timeout=2,
             check=True,
+            # The names of days and months are parsed below: they have to be English.
             env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "")},
         ).stdout
         return int(time.mktime(time.strptime(shown.strip(), "%a %b %d %H:%M:%S %Y"))) * 10**9

@@ -211,6 +211,7 @@ def _mpi(environ: Environ, names: tuple[str, str, str, str], job: str) -> JobPla
         launcher="mpi",
         job="-".join(part for part in (allocation, _clean(job)) if part),
         is_of_scheduler=bool(allocation) and not job and not is_of_step,
+        # Rounded up: the last host may have fewer ranks. `host` holds where ranks fill one host after the other.
         hosts=-(-world_size // local),
         host=rank // local,
         variable=names[0],
@@ -288,6 +289,7 @@ def _dask_worker(module: Any) -> Any:
 def torch_env(environ: Environ) -> JobPlace | None:
     """Torch's `env://` variables, set by whoever starts the processes."""
     rank, world_size = _number(environ, "RANK"), _size(environ, "WORLD_SIZE")
+    # `unusable_rank()` says what is wrong with them.
     if rank is None or world_size is None or rank >= world_size:
         return None
     local = _number(environ, "LOCAL_WORLD_SIZE") or world_size

@@ -30,6 +30,7 @@ def resource_attributes(config: Config, identity: Identity) -> dict[str, object]
         keys.ROLE: config.role,
         keys.INSTANCE: identity.instance,
         keys.PARENT: identity.parent,
+        # A child's starter is its parent, which is said already.
         keys.STARTER: identity.starter if identity.parent is None else None,
         keys.BOOT: boot_id(),
         keys.BORN: identity.born,

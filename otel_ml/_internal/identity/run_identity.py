@@ -73,6 +73,7 @@ class Parent:
     @staticmethod
     def parse(text: str) -> Parent | None:
         """Return the parent, or None where `text` is not one."""
+        # The role comes last: it is the one part that may have colons in it.
         parts = text.split(":", 5)
         if len(parts) != 6 or not all(part.isdecimal() and len(part) < 20 for part in parts[1:3]):
             return None
@@ -119,6 +120,7 @@ def new_id(time_ns: int | None = None, entropy: bytes | None = None) -> str:
         '00000000000000000000000000'
     """
     milliseconds = (time.time_ns() if time_ns is None else time_ns) // 1_000_000
+    # 26 digits of five bits hold the 128, of which the first digit has three.
     number = milliseconds << 80 | int.from_bytes(secrets.token_bytes(10) if entropy is None else entropy[:10], "big")
     return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
@@ -142,18 +144,25 @@ def identify(
     `begun` are the numbers of the runs that this process has begun without being given an id. The launcher has
     one id, which no two runs may share; ranks that do the same agree on those of the later ones, too.
     """
+    # Whoever may have made this process. The parent of a forkserver's child is the server, and that of a fork of a fork
+    # is between it and the program, so more than one process counts.
     parents = {creator_by_multiprocessing(), os.getppid(), *FORKS.line} if ppid is None else {ppid}
     ppid = parent_of_program() if ppid is None else ppid
     detected = detect(environ)
     place = _place(config, environ, detected)
+    # Both are at first the process that the environment names. What follows takes `parent` away from a process that has
+    # a place of its own, and `starter`, too, from a rank that was given `child_env()`.
     starter = parent = Parent.parse(config.parent)
     if parent is not None and parent.pid == ANYWHERE:
         parents.add(ANYWHERE)
         if detected.launcher and place.world_size > 1:  # one of several ranks has a place of its own
             starter = parent = None
+    # A size that stands in the environment may be inherited from the starter; one that `init()` was given is this
+    # role's.
     is_size_said = config.world_size is not None and env.WORLD_SIZE.name not in environ
     has_world = is_size_said or not _has_variables_of(starter, parents, ppid, place.rank, config.role)
     if parent is not None and parent.pid not in parents:
+        # Asked last: both read the files of all ancestors in /proc.
         parents.update(makers())
         if _is_place_passed_on(parent, place, environ):
             parents.add(parent.pid)
@@ -185,6 +194,8 @@ def _is_place_passed_on(starter: Parent, place: JobPlace, environ: Mapping[str, 
     # A launcher gives each rank variables of its own. Ray and Dask do not, and have a server between.
     if starter.pid == os.getpid() or place.launcher != starter.launcher or (place.launcher and not place.variable):
         return False
+    # This process, its parent, and so on: what stands before the starter is what the starter has started itself. A
+    # starter that is not in the line has lost what was between, which has ended.
     line = [os.getpid(), *(pid for pid, _ in ancestors(os.getpid()))]
     first = line[line.index(starter.pid) - 1] if starter.pid in line else starter.pid
     told = environ_of(first)
@@ -215,6 +226,8 @@ def _place(config: Config, environ: Mapping[str, str], detected: JobPlace) -> Jo
 def _local_rank(config: Config, detected: JobPlace) -> int:
     if config.local_rank is not None:
         return config.local_rank
+    # No launcher says on which host a rank is that the program numbers itself: its number stands for the local one,
+    # too.
     if config.rank is not None and not detected.launcher:
         return config.rank
     return detected.local_rank
@@ -223,6 +236,7 @@ def _local_rank(config: Config, detected: JobPlace) -> int:
 def _given_id(config: Config, environ: Mapping[str, str], place: JobPlace) -> str:
     """Return the id that was said; a trial's own, where the environment says it to all trials of the job."""
     if config.id and place.trial and environ.get(env.EXPERIMENT_ID.name) == config.id:
+        # A process that a trial has started is given the trial's id, which has it already.
         return config.id if config.id.endswith(f"-{place.trial}") else f"{config.id}-{place.trial}"
     return config.id
 
@@ -269,6 +283,7 @@ def _id_of(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], str]) 
 
 
 def _launch_id(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], str]) -> str:
+    # Items 3 to 6 of docs/protocol.md §2.3, in this order.
     launcher = launcher_process(ppid, place.variable)
     place = replace(place, job=_job(place, launcher))
     if place.job and _is_enough(place, launcher):
@@ -278,6 +293,8 @@ def _launch_id(place: JobPlace, ppid: int, before: int, by_hand: Callable[[], st
         agreed = by_hand()
     if not agreed and place.is_of_scheduler and place.hosts > 1:
         return place.job
+    # Where the launcher has started one task, each program below it is a start of its own (ADR 0033): its id is made of
+    # this process, not of the launcher.
     return agreed or _derived_id(place, launcher if place.world_size > 1 or place.task is None else os.getpid())
 
 
@@ -315,9 +332,12 @@ def _is_enough(place: JobPlace, launcher: int) -> bool:
         return True
     if place.task is None:
         return place.is_unique
+    # The step's one task is this process, or the torchrun that has started it. If it is neither, it may be a shell,
+    # from which one program after the other may be started (ADR 0033).
     return place.task == (launcher if place.launcher == "torchrun" else os.getpid()) and not _is_function(place)
 
 
 def launched_by(place: JobPlace, ppid: int) -> Process:
     """Return the process that has started the ranks: it tells a launch from an earlier one of the same name."""
+    # The last one is the farthest: those before it may be copies of the shell that one rank has for itself.
     return common_processes(ppid, place.variable, place.rank)[-1]

@@ -78,6 +78,7 @@ def do_names_tell(place: JobPlace) -> bool:
 
 def number_in_launch(launch: str, place: JobPlace, ppid: int, config: Config, begun: Collection[int]) -> int:
     """Return the number, from 0, of the run that this rank asks for; `begun` are those that it has begun before."""
+    # A rank that says no experiment has the default: it may join a run of any experiment (docs/protocol.md §2.3).
     experiment = None if config.experiment == env.EXPERIMENT_NAME.default else as_meant(config.experiment)
     asked = AskedRun(0, experiment, as_meant(config.name) if config.name else None)
     try:
@@ -133,8 +134,10 @@ def take_lost(launch: str) -> dict[int, int]:
 def _joined(launch: _Launch, asked: AskedRun, begun: Collection[int]) -> int:
     found = next((run for run in launch.runs if run.number not in begun and run.may_be(asked)), None)
     if found is None:
+        # A run in `begun` need not be in the file: when it began, nothing could be written.
         taken = {*begun, *(run.number for run in launch.runs)}
         found = AskedRun(next(number for number in itertools.count() if number not in taken), None, None)
+    # Once a rank has said an experiment or a name, later ranks are compared with that, too.
     launch.runs = [*(run for run in launch.runs if run != found), found.joined_by(asked)]
     launch.runs.sort(key=lambda run: run.number)
     return found.number
@@ -197,6 +200,7 @@ def _text(launch: _Launch) -> str:
 def _read(text: str) -> _Launch | None:
     """Return what is written down; None where that is nothing, or nothing of a launch."""
     try:
+        # The text may be empty, or of a version of otel_ml that writes other keys.
         found: dict[str, Any] = json.loads(text)
         pid, started = found["started_by"]
         runs = [AskedRun(**run) for run in found["runs"]]

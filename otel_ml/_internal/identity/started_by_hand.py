@@ -86,8 +86,10 @@ class Start:
             return True
         if member.attempt:
             return all(one.attempt < member.attempt for one in same)
+        # The rank is still there, so this is one of another start; or another program has come in its place.
         if any(is_alive(one.process) or one.command != member.command for one in same):
             return False
+        # Where none of them lives, the start is over, and this rank begins the next one.
         return any(is_alive(one.process) for one in self.members)
 
 
@@ -98,6 +100,7 @@ def common_processes(ppid: int, variable: str, rank: int) -> list[Process]:
     """
     launcher = launcher_process(ppid, variable)
     copies = list(forked_from(launcher)) if variable else []
+    # Only where there are copies: it looks at all processes of the machine.
     if copies and ranks_below(launcher, variable) - {str(rank)}:
         copies = []
     return [(pid, start_time(pid)) for pid in (launcher, *copies)]
@@ -141,6 +144,7 @@ class _Rank:
     @classmethod
     def of(cls, place: JobPlace, ppid: int, before: int) -> _Rank:
         command = hashlib.sha256("\0".join(_command()).encode("utf-8", "surrogatepass")).hexdigest()
+        # What a rank has made joins as its rank, which comes later and is not a second one (ADR 0068).
         pid = place.rank_pid or os.getpid()
         process = (pid, start_time(pid))
         starters = common_processes(ppid, place.variable, place.rank)
@@ -153,10 +157,12 @@ class _Rank:
 
     def joined(self, starts: Sequence[Start]) -> str:
         alike = [start for start in starts if start.told == self.told and start.may_have(self.member)]
+        # This process, what has led to it, or what it has led to may be in a start already: it does not join once more.
         family = {self.member.process, *ancestors(self.member.process[0])}
         known = [start for start in alike if any(one.process in family or self._led_to(one) for one in start.members)]
         if known:
             return known[-1].id
+        # The nearest starter decides, and of its starts the newest one.
         by_starter = (start for one in self.starters for start in reversed(alike) if one in start.starters)
         newest = next(by_starter, None)
         return self._join(newest) if newest is not None and newest.takes(self.member) else ""
@@ -194,6 +200,7 @@ def address(place: JobPlace) -> list[str | None]:
 def _starts(create: int) -> Iterator[list[Start]]:
     """Yield the starts that ranks may still join, to be changed while nobody else does; `create` as in open(2)."""
     with common_file(_FILE.format(namespace=pid_namespace() or 0), create) as file:
+        # A start whose starters have all ended gets no further ranks.
         starts = [start for start in _read(file.text) if any(is_alive(starter) for starter in start.starters)]
         known = _text(starts)
         yield starts

@@ -39,6 +39,7 @@ def searched_trial() -> SearchedTrial:
     if not trial():
         return SearchedTrial()
     session, actor = _tune_session(), trainable()
+    # A function of Ray Tune has a session; a `Trainable` is itself the actor that knows its trial.
     of_trial = session if session is not None else actor
     return SearchedTrial(str(getattr(of_trial, "trial_name", "") or ""), dict(getattr(actor, "config", None) or {}))
 

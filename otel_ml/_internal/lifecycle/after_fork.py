@@ -21,6 +21,7 @@ __all__ = ["forget_parent", "sleeps_on"]
 
 def forget_parent(workers: Iterable[Worker | None]) -> None:
     """Be as a process that has recorded nothing; `workers` are those of the parent's runs."""
+    # First: `recorder.forget()` takes a lock that another thread of the parent may have held.
     FOLDER.forget_threads()
     recorder.forget()
     CAPTURED.forget()

@@ -91,6 +91,7 @@ def inherited_environ(config: Config, identity: Identity) -> dict[str, str]:
 
 def handed_on(config: Config, identity: Identity, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a forked child as a spawned one would have it."""
+    # What a spawned child is told is written by the process that made it; here the child writes it itself.
     parent = replace(_parent(config, identity, identity.parent or ""), pid=os.getppid())
     return {**environ, **run_environ(config, identity), env.PARENT.name: str(parent)}
 
@@ -154,12 +155,16 @@ def own_environ(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> Map
     is_asked_for = bool(arguments.get("id")) and not is_other
     # `child_env()` of versions that named no parent left it empty.
     is_handed = parent is None or parent.pid == ANYWHERE
+    # A rank of the parent's launch, or one that the parent has started, as Lightning does. In the parent's own place it
+    # is a program that the parent has started.
     is_rank = place.launcher != "" and (is_of_launch or place.launcher not in _OF_ALL_RANKS) and not is_of_same_place
     if (is_asked_for or is_handed or creator_by_multiprocessing() or is_rank) and not is_other:
         return environ
     hidden = {env.PARENT.name}
     # An id that the environment had before any run of ours is the job's: who is started in it is in that run, too.
     if is_other or (parent is not None and not parent.is_id_given):
+        # Experiment and folder stay, for a run of its own takes them over (docs/protocol.md §2.2), and so do mode and
+        # exporters.
         hidden |= {env.EXPERIMENT_ID.name, env.RUN_NAME.name}
     own = {name: value for name, value in environ.items() if name not in hidden}
     handed = environ.get(env.EXPERIMENT_ID.name, "")

@@ -45,6 +45,8 @@ class ClockWatch:
         if said is None or said[0] == boot_id():
             self._at = float("inf")  # nobody there to ask, or it is this clock
             return
+        # Seconds since the service's boot, and its time of day. The first has no jumps when somebody sets the clock, so
+        # the offset is measured between the clocks since boot.
         _, theirs, their_time = said
         self._offset.add(sent, theirs, received)
         self._record(their_time - theirs)

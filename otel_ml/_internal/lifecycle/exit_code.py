@@ -39,6 +39,7 @@ class ExitCode:
             return
         self._wrap(sys, "exit", 0)
         quitter = type(getattr(builtins, "exit", None))
+        # Without the module `site` there is no `exit`, and IPython has one of a class of its own.
         if quitter.__module__ == "_sitebuiltins":
             self._wrap(quitter, "__call__", 1)
 
@@ -104,6 +105,7 @@ def _outermost_frame() -> FrameType | None:
 def _was_left_by_exception(frame: FrameType) -> bool:
     if frame.f_lasti < 0:
         return False
+    # A frame that has come to its end stands at a RETURN_VALUE, or at a RETURN_CONST from Python 3.12 on.
     return not dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
 
 
@@ -120,6 +122,7 @@ def _code_of_raise(frame: FrameType) -> object:
         return _UNKNOWN
     for node in nodes:
         if isinstance(node, ast.Raise) and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno):
+            # `raise SystemExit` and `raise SystemExit()` have no argument: their code is None, which means 0.
             given = node.exc.args[:1] if isinstance(node.exc, ast.Call) else []
             return given[0].value if given and isinstance(given[0], ast.Constant) else None
     return _UNKNOWN

@@ -81,6 +81,7 @@ class ExitHooks:
         if threading.current_thread() is not threading.main_thread():
             return
         for number, before in self._chained.items():
+            # By ==, as each access to a bound method makes another object.
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, before)
         self._chained.clear()
@@ -89,6 +90,7 @@ class ExitHooks:
     def before_fork(self) -> None:
         """Have no signal come to a child whose interpreter does not take it yet: one with a handler would be lost."""
         if self._chained:
+            # By thread, as several may fork at a time. In the child the one that forked goes on under its identifier.
             self._masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, self._chained)
 
     def after_fork(self) -> None:
@@ -130,6 +132,8 @@ class ExitHooks:
         try:
             yield
         finally:
+            # In this order: a signal that is sent again below has to meet the handler of before the run, not one of
+            # ours.
             held = self._give_back()
             self.uninstall()
             if not self._is_leaving:
@@ -202,6 +206,7 @@ class ExitHooks:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         MISSED_SIGNALS.begun(number)
         before = self._chained.get(signal.Signals(number), signal.SIG_DFL)
+        # What the program's handler does is not known, it may go on training: so the run does not end here.
         if callable(before):
             self._at_preemption()
             before(number, frame)
@@ -222,4 +227,6 @@ def is_caught_elsewhere(number: signal.Signals) -> bool:
         caught = next(line for line in lines if line.startswith("SigCgt:"))
         return bool(int(caught.split()[1], 16) >> (number - 1) & 1)  # the lowest bit is signal 1
     except (OSError, StopIteration, ValueError):
+        # Without /proc, as on macOS, it is not known. These two are assumed to have no such handler; the others may
+        # have one, and are left alone.
         return number not in {signal.SIGTERM, signal.SIGINT}

@@ -85,6 +85,7 @@ class ImplicitStart:
             self._begin()
 
     def _begin(self) -> None:
+        # Before all else: what `multiprocessing` has made belongs to its parent's run, whatever its variables ask for.
         if told := told_by_parent():
             self._start_from({**os.environ, **told})
         elif self._only_joins:
@@ -125,7 +126,9 @@ class ImplicitStart:
             self._look_for_rank_0()
         else:
             waiting.end(TIMEOUT_AT_EXIT)
+        # A look that has begun a run has set `_waiting` to None, by `begun()`.
         is_lost = self._waiting is waiting and recorder.held > 0
+        # Rank 0 has begun a run since the last look: nothing is lost, it is joined now.
         if is_lost and leave_unheard(Config.from_env(), rank_pid, recorder.held):
             self._look_for_rank_0()
 
@@ -142,6 +145,7 @@ class ImplicitStart:
             self._waiting.start()
 
     def _look_for_rank_0(self) -> bool:
+        # The thread that waits and the end of the process may look at the same time: one of them begins the run.
         with self._starter.lock:
             if self._sessions:
                 return True
@@ -167,6 +171,8 @@ class ImplicitStart:
             identity = self._ids.identify(config, environ)
             session = self._starter.started(config, identity, {})
             session.is_explicit, session.is_of_process = False, True
+            # Not one that others may be in as well, by its id, as children or as ranks: an `init()` leaves it alone
+            # (ADR 0023).
             session.is_left_for_init = not config.id and not config.parent and identity.place.is_alone
             session.say_misspelled()
         except (OtelMLError, OSError) as error:

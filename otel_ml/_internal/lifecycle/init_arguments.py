@@ -62,6 +62,7 @@ def changes(new: Mapping[str, Any], config: Config, place: JobPlace) -> list[str
     is_so = replace(
         config, rank=place.rank, world_size=place.world_size
     )  # of a launcher, where the settings say nothing
+    # As settings, since one setting may be written in several ways: `exporters="jsonl"`, `exporters=["jsonl"]`.
     asked = Config.from_env(**new)
     return sorted(key for key in new if key != "topology" and getattr(is_so, key) != getattr(asked, key))
 

@@ -73,9 +73,12 @@ class Children:
         pids = _pids()
         if not pids and not FORKS.any:
             return
+        # Before the files are written anew, which forgets who has joined the run before.
         self._say_who_stays(pids, run_id)
         path, who = _file_of(os.getpid()), _started_by(os.getpid())
         with suppress(OSError), common_file(_joined(path), os.O_CREAT) as file:
+            # Within the lock of the other file: a child that has read the variables waits for it, and then finds the
+            # file that it writes itself into.
             write_private(path, json.dumps({**who, "variables": {**variables}}))
             self._file, self._run = path, run_id
             file.write(json.dumps({**who, "joined": {}}))
@@ -87,6 +90,7 @@ class Children:
             return
         _remove(path)
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError), common_file(_joined(path), 0) as file:
+            # A child may record into a run of its own by now: it does not stay in this one.
             joined = json.loads(file.text)["joined"].items()
             self._joined |= {int(pid): run_id for pid, run_id in joined if run_id == self._run}
         for name in (_joined(path), _rank_file(os.getpid())):
@@ -143,6 +147,7 @@ def rank_that_made_this(environ: Mapping[str, str]) -> int:
     Who is made to be a rank, by `mp.spawn` or a launch of a function, gets its number afterwards.
     """
     pid, told = creator() or forked_by(), launch_variables(environ)
+    # The environment at the last fork; of a process that was spawned what it was started with.
     is_born_so = pid and told and launch_variables(FORKS.environ or environ_of(os.getpid())) == told
     return pid if is_born_so else 0
 
@@ -159,6 +164,8 @@ def _instance_of(pid: int, create: int) -> str:
     instance = new_instance()
     with suppress(OSError), common_file(_rank_file(pid), create) as file:
         with suppress(ValueError, KeyError, TypeError):
+            # A new file is empty, which is not JSON: then this process is the first, and writes it. Without `create` a
+            # missing file ends the outer block, and nothing is written.
             return str(json.loads(file.text)["instance"])
         file.write(json.dumps({**_started_by(pid), "instance": instance}))
     return instance

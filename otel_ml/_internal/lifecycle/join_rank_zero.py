@@ -60,6 +60,8 @@ def announce(config: Config, identity: Identity, variables: Mapping[str, str]) -
     """As rank 0 of a launch, say to the others which run it is."""
     if not _decides(identity):
         return
+    # The place is that of the environment, whatever rank `init()` was given: ranks that have only the environment look
+    # for these files (`decided()`).
     place = replace(detect(os.environ), role=config.role)
     content = json.dumps({**started_by(launched_by(place, parent_of_program())), "variables": {**variables}})
     for path in _files(config, place, launcher_id(place, parent_of_program(), 0)):
@@ -164,6 +166,7 @@ def decided(config: Config, rank_pid: int = 0) -> Mapping[str, str] | None:
 
 
 def _files(config: Config, place: JobPlace, launch: str) -> list[Path]:
+    # Beside the rendezvous folder, which may be removed while ranks of the launch still look for this file.
     here = rendezvous_of(launch).folder.with_suffix(SUFFIX)
     return [here, meeting_file(config, launch).with_suffix(SUFFIX)] if place.hosts > 1 else [here]
 
@@ -197,6 +200,7 @@ class Waiting:
         until = time.monotonic() + timeout
         while not self._is_over.is_set() and not self._look() and time.monotonic() < until:
             time.sleep(LOOK_S)
+        # Without a timeout nothing asks for a run: what is kept is lost, and none is begun for it.
         if not self._is_over.is_set() and self._timeout is not None:
             self._give_up()
 
@@ -211,4 +215,5 @@ class Waiting:
             if self._timeout is not None and waited >= self._timeout:
                 self._give_up()
                 return
+            # A twentieth of the time waited so far, within the two bounds: who waits long looks seldom.
             pause = min(LOOK_AT_MOST_S, max(LOOK_S, waited / 20))

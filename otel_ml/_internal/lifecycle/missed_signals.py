@@ -60,6 +60,8 @@ class MissedSignals:
         for number in self._watched:
             if not native.is_signal_waiting(number):
                 self._waiting_since.pop(number, None)
+            # The time is that of the look that first found the signal waiting, which is at most one round after it
+            # came.
             elif time.monotonic() - self._waiting_since.setdefault(number, time.monotonic()) >= _TIMEOUT_S:
                 self._is_leaving = True
                 threading.Thread(target=self._leave, args=(number,), name="otel-ml-exit", daemon=True).start()

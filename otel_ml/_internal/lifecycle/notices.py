@@ -76,6 +76,7 @@ class Notices:
         run = run or {}
         notices = [str(notice) for notice in run.get("notices", ())]
         shown, told = self._shown or 0, run.get("told")
+        # From this notice on it is printed: none that the service knows to have been printed before.
         first = len(notices) if told is None else int(told)
         if self._is_speaker:
             # An older service does not say it: whoever would print prints all.

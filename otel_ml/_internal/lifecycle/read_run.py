@@ -61,6 +61,7 @@ def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
     path = metrics_file(run)
     covered = _read_columns(path, names, newest)
     for row in _rows_with(path, names, covered) if names else metric_rows(path, covered):
+        # The attempt tells first; within one, the row that was written later.
         rank = (int(row.get("attempt", 0)), int(row.get("seq", 0)))
         axis, step = str(row.get("axis", DEFAULT_AXIS)), int(row["step"])
         for name, value in row.get("values", {}).items():
@@ -71,6 +72,7 @@ def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
     for name in list(newest):  # what a run recorded before and after names stayed as they were written is one series
         earlier = newest.pop(ascii_spelling(name), {}) if ascii_spelling(name) != name else {}
         for axis, steps in earlier.items():
+            # At a step that both spellings have, the value under the name as it was written counts.
             newest[name][axis] = {**steps, **newest[name].get(axis, {})}
     found = {shown: steps for name, axes in newest.items() for shown, steps in _by_axis(name, axes)}
     return _Found(
@@ -219,6 +221,7 @@ def _rows_with(path: Path, names: Sequence[str], begin: int) -> Iterator[Mapping
                 return  # being written
             found = {finder.name: point for finder in finders if (point := finder.find(line)) is not None}
             if found:
+                # Points of one line differ in their value alone.
                 place = next(iter(found.values()))._asdict()
                 yield {**place, "values": {name: point.value for name, point in found.items()}}
 

@@ -80,6 +80,7 @@ class ReceiverConnection:
         now = time.monotonic()
         if self.sender.answers != self._answers:
             self._answers, self._answered_at = self.sender.answers, now
+        # The second half: nothing has ever answered, and the first request has failed already.
         return now - self._answered_at >= HEARD_S or (not self._answers and self._failing_since is not None)
 
     def reach(self) -> Reached | None:
@@ -122,6 +123,7 @@ class ReceiverConnection:
         if self.sender.transport is not None:
             self.sender.transport.close()
         reached = replace(reached, transport=BackgroundTransport(reached.transport, self._meanwhile, self._tick))
+        # Before anything is sent to it: the receiver may know this run by another id, which requests have to name.
         self._found(reached)
         self.reached = reached
         self.sender.transport = reached.transport

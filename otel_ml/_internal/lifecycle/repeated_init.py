@@ -68,6 +68,7 @@ class RepeatedInit:
             return self._runs.begin_session(arguments)
         if session.is_asleep and (place := of_a_writer(arguments)):
             session = self._take_place(session, place)
+        # After the child of a fork has taken its place: `session` may be another one by now.
         changed = self._changes(session, arguments)
         if session.is_left_for_init and changed:
             return self._begin_anew(session, arguments, changed)
@@ -98,6 +99,7 @@ class RepeatedInit:
         environ = handed_on(session.config, session.identity, os.environ)
         config = checked(arguments, environ)
         identity = identify(config, environ)
+        # Rank and role are still those of the parent, so it stays a child in the run that it has.
         if identity.parent is not None:
             return session
         self._leave_parents_run(session)

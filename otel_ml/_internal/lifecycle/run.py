@@ -264,6 +264,7 @@ class Run:
         kind: Literal["work", "wait"] | None = None,
     ) -> Any:
         """Time a `with` block, or every call of a function, into this run; see `otel_ml.timed()`."""
+        # In the body of a class `@run.timed` is given what `@classmethod` has made, which cannot be called.
         is_function = callable(name) or isinstance(name, (staticmethod, classmethod))
         options = {"level": level, "reduce": reduce, "within": within, "span": span, "device": device, "kind": kind}
         timing = RunTiming(self._scope, None if is_function else name, options)

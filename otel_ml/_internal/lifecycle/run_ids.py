@@ -34,6 +34,7 @@ class RunIds:
         if config.id not in self._first_of_id:
             self._first_of_id[config.id] = first_of_loop(config)
         if asked != (first := self._first_of_id[config.id]):
+            # When the second one begins: a program with a single run writes nothing (ADR 0065).
             note_first_of_loop(config, first)
             return named_id(config.id, *asked)
         return "" if any(config.id == other.run.id for other in self._sessions.running) else config.id

@@ -119,6 +119,7 @@ class RunPrinter:
     def print_new(self, reached: Reached | None, *, is_last: bool) -> None:
         """Print what is to be said by now; the receiver that answers, if one does, is asked for more."""
         count = self._sender.notices
+        # No service of ours has answered: nobody, or a Collector.
         if count is None:
             if is_last or self._sender.answers or time.monotonic() - self._started > TIMEOUT_WITH_NOBODY:
                 self.notices.print_own()

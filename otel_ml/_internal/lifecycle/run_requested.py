@@ -37,6 +37,7 @@ _OF_A_LAUNCH = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 def may_join_rank_zero(environ: Mapping[str, str]) -> bool:
     """Whether a launcher says that this is one of several ranks, and not the first, which decides on the run."""
+    # Four look-ups, so that a program without a launcher does not import the detectors.
     if not any(environ.get(name, "").strip() for name in _OF_A_LAUNCH):
         return False
     from otel_ml._internal.identity.ranks import detect

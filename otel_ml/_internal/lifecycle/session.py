@@ -102,6 +102,7 @@ class Session:
         self.blocks = 0
         self.is_explicit = True
         self.is_left_for_init = self.is_asleep = self.is_ending = self.ends_others = False
+        # A run that another thread has begun is not what contexts without a run record into (docs/protocol.md §2.2).
         self.is_of_process = threading.current_thread() is threading.main_thread()
         self.ended = OneTimeEvent()
         self.was_fine = False
@@ -138,6 +139,8 @@ class Session:
         """Start the background thread."""
         self.is_asleep = False
         if self.scope.steps is STEPS:
+            # The ids of traces are the process': of runs beside each other the one that the fast paths are bound to
+            # gives its role.
             name_traces(self.config.role)
         self.worker = self._made_worker(extra_spans)
         self.scope.say = self.worker.say
@@ -264,6 +267,7 @@ class Session:
         """Return how long its end may take where nobody says."""
         if self.config.exit_wait is not None:
             return self.config.exit_wait
+        # Without a bound of its own: `ShutdownSequence` ends the wait where nothing gets on.
         return math.inf if self._is_last_chance() else EXIT_TIMEOUT
 
     def _is_last_chance(self) -> bool:
@@ -277,6 +281,7 @@ class Session:
             _say_passed_over()
             _say_rare_heartbeats(config.flush_interval)
         folder = _spool_folder(rendezvous_of(identity.run_id))
+        # Where another link is used, as on Ray, the service may be on another host and does not see the folder.
         self.scope.events.run_folder = host_folder(config, identity) if self._make_link is choose_link else None
         spool = Spool(
             folder,
@@ -284,6 +289,7 @@ class Session:
             resource,
             limit=config.spool_max,
             say=reporter.say,
+            # It stands in every file: without a word `otel-ml recover` sends it nowhere else (ADR 0064).
             endpoint=config.endpoint.shown if config.is_remote else "",
             variable=config.endpoint.source,
         )

@@ -48,6 +48,7 @@ class Sessions:
     @property
     def current(self) -> Session | None:
         """The run that calls are for, here; None where there is none, or none that goes on."""
+        # With one run all contexts mean that one, so none is asked.
         scope = current_scope() if NOW.several else None
         return next((session for session in self.running if scope is None or session.scope is scope), None)
 
@@ -58,6 +59,7 @@ class Sessions:
     def same(self, arguments: Mapping[str, object]) -> Session | None:
         """Return the run that the same arguments have begun, or that has the id or the name they say, if it goes on."""
         given = {key: value for key, value in arguments.items() if value not in (None, ())}
+        # By the same arguments first: a run that was given neither id nor name is found by these alone.
         found = [session for session in self.running if given and session.given == given]
         return next(iter(found or [session for session in self.running if _is_called(session.run, given)]), None)
 

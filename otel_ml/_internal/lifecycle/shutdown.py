@@ -114,6 +114,7 @@ class ShutdownSequence:
         """Return the last record of a run whose end nobody has waited for: what it had, and what that has cost."""
         points, values = sent.written
         unwritten = {
+            # `left` was counted when the caller went on; what the thread has written since then is not a loss.
             HELD_UP: left.unwritten - (values - left.written),
             f"events_{HELD_UP}": left.events,
             "device_not_done": left.on_device,
@@ -147,8 +148,10 @@ class ShutdownSequence:
             nonlocal answers, quiet_since, timeout
             now = time.monotonic()
             is_starting = self._link.is_starting and not self._link.is_served  # no second one beside it
+            # The receiver gets on, so the time without progress begins anew.
             if self._sender.answers != answers or is_starting:
                 answers, quiet_since, timeout = self._sender.answers, now, self._least_timeout
+            # It lives and does not answer: it gets as much time again whenever that is over, up to that of a start.
             elif now >= quiet_since + timeout and timeout < TIMEOUT_WITH_STARTS and self._is_busy():
                 timeout += self._least_timeout  # then it is asked again
             if now >= quiet_since + USUAL_WAIT and identity.speaks and self._is_busy():
@@ -170,6 +173,7 @@ class ShutdownSequence:
         run = self._account_at_the_end(identity, deadline)
         is_last = run is not None and bool(run.get("last")) and self._has_starter_left(identity)
         self._exporter_lines.print_rest(reached, identity.run_id, is_last=is_last)
+        # Who leaves last prints what came after the process that speaks of the run had left.
         if is_last or self._notices.query:
             self._notices.print_of(run, is_last=is_last)
         if run is not None and is_last:
@@ -198,6 +202,7 @@ class ShutdownSequence:
                 run = {**run, "last": run.get("left")}
             if run is not None:
                 heard = run
+                # It has the shutdown message. Only the last writer waits for the delivery of the run, too.
                 if run.get("left") and (not run.get("last") or self._is_done(run)):
                     return run
                 if (progress := _progress(run)) != known:
@@ -236,6 +241,7 @@ class ShutdownSequence:
             wait: seconds that this process may wait in all.
             is_busy: it cannot answer: a backend's library, while it is imported, holds its interpreter.
         """
+        # A service that cannot answer does not say who is last: it may be this process.
         is_last = run.get("last") if run is not None else is_busy
         if wait <= USUAL_WAIT or not is_last:
             return self._least_timeout
@@ -249,6 +255,7 @@ class ShutdownSequence:
         """Say what was not acknowledged, and what becomes of it."""
         gone = self._sender.spool.secure()
         pending = self._sender.spool.pending
+        # Those in `gone` are in memory and end with this process: they are said by themselves.
         points = sum(frame.points for frame in pending) - gone.points
         why = f" ({self._sender.last_error})" if self._sender.last_error else ""
         rank = identity.place.rank
@@ -306,6 +313,7 @@ class ShutdownSequence:
             )
         else:
             return
+        # On a console of its own: that of the run is the background thread's.
         Console(is_quiet=self._console.is_quiet).line(explained(sentence, "held-up"))
 
     def _say(

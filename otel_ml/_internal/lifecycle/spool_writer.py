@@ -68,6 +68,7 @@ class SpoolWriter:
             RunIsOverError: what there is to collect is another run's.
         """
         self._recorder.see_that_it_is(self._run_number)
+        # At each look: while no file can be written, the spool holds less.
         self._recorder.bound(self._spool.bound)
         BACKPRESSURE.hold_up(is_held_up=self._is_held_up())
         batch = self._recorder.collect(sayable(time.time_ns()), final=final, run_number=self._run_number)
@@ -95,6 +96,7 @@ class SpoolWriter:
 
     def end_files(self, deadline: float) -> None:
         """Have files read while there is time; record where the others are, and count those that are too many."""
+        # Three times, each for what the one before has left: contents, then places and sizes, then numbers.
         now, limit = time.monotonic(), self._files.limit
         if not self.read_files(now + min(FILES_AT_EXIT, FILES_SHARE * (deadline - now))):
             limit.read_no_further()

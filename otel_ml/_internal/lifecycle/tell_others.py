@@ -34,6 +34,7 @@ class TellOthers:
         config, identity = session.config, session.identity
         if not NOW.several:
             announce(config, identity, run_environ(config, identity))
+        # What is said is of the run that begins, which is not yet the current one of this context.
         with InScope(session.scope):
             say_who_stays(config, identity)
             say_who_has_ended(config, identity)

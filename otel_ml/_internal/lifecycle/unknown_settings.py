@@ -93,6 +93,7 @@ def _nearly(name: str, known: Collection[str]) -> str:
     """Return the setting that a name is but for its case, an underscore of its prefix, or a letter."""
     import difflib
 
+    # `OTELML_DIR`, `OTEL_MLDIR` and `otel_ml_dir` are all meant to be `OTEL_ML_DIR`.
     written = re.sub("^OTEL_?ML_?", "OTEL_ML_", name.upper())
     if written.startswith("OTEL_ML_"):
         return written if written in known else _near(written)

@@ -50,6 +50,7 @@ _place, _reduction = attrgetter("order"), attrgetter("definition.reduction")
 def _before_number(key: str) -> tuple[bytes, ...]:
     """Return what stands before the varint in a scope's attribute that is a whole number, by the varint's length."""
     heads = [b""]  # no varint is empty
+    # A varint has one to ten bytes, and the lengths that stand before it include its own.
     for length in range(1, 11):
         attribute = field(3, text(1, key) + field(2, b"\x18" + bytes(length)))  # AnyValue.int_value = 3
         heads.append(attribute[:-length])
@@ -163,6 +164,7 @@ def _order(series: Series, pending: StepPartials, edges: frozenset[str], first_t
 
 def _metric_prefix(series: Series, kind: int, point_size: int, suffix_size: int) -> bytes:
     """Return all bytes of a Metric field before its only data point."""
+    # A Metric, its data, and in these the point: each begins with its tag and the length of all that is in it.
     head = _head(series)
     point_head = b"\x0a" + varint(point_size)
     data_head = varint(kind << 3 | 2) + varint(len(point_head) + point_size + suffix_size)
@@ -247,6 +249,7 @@ def _histogram(series: Series, pending: StepPartials, state: Moments, times: byt
         (
             times,
             _COUNT_SUM(0x21, state[0], 0x29, state[1]),
+            # In the order of the field numbers: attributes stand between the sum and the minimum.
             _attributes(9, series),
             _value_attributes(9, series, pending),
             _range(series, state, 0x59, 0x61),
@@ -287,6 +290,7 @@ def _side(number: int, side: dict[int, int]) -> bytes:
     if not side:
         return b""
     low, high = min(side), max(side)
+    # One count for each bucket between the lowest and the highest, also where nothing is in it.
     counts = b"".join(varint(side.get(index, 0)) for index in range(low, high + 1))
     offset = b"\x08" + varint(_zigzag(low)) if low else b""
     return field(number, offset + field(2, counts))

@@ -38,6 +38,7 @@ class Heartbeat:
         said = {BOOT_TIME: seconds_since_boot(), **self._due(totals, now_ns, final=final), **declared}
         places = list(self._places())
         for axis, index in places:
+            # The value of the gauge is the step, too.
             yield encoded_gauge(POSITION, axis, index, index, now_ns, self._sequence.next(), said)
         # In no step it lives, and waits: for a model to load, for another rank.
         if not places and not is_first and (declared or not final):
@@ -53,6 +54,7 @@ class Heartbeat:
         """Return what was said of metrics and timers since this was asked: it holds on ranks that do not say it."""
         news = DEFINITIONS.declared[self._declared :]
         self._declared += len(news)
+        # Units and descriptions are left out: every point has its metric's.
         said = [(name, str(one), ",".join(one.unsaid)) for name, one, _, _ in news if any(one.explicit)]
         timers = list(DEFINITIONS.timers.items())[self._timers :]
         self._timers += len(timers)

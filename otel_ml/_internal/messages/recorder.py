@@ -130,6 +130,7 @@ class Recorder:
         Raises:
             RunIsOverError: what there is to collect is not of this run: `run_number`.
         """
+        # First, as it makes records of what was consumed.
         settle_consumed()
         with FOLDER.lock:
             self._fold(run_number)
@@ -189,6 +190,7 @@ class Recorder:
         From here on that thread takes nothing, and nothing that is recorded is this run's.
         """
         with FOLDER.taking:
+            # First: the thread that is left finds, as soon as it gets `taking`, that its run is over.
             self.run_number += 1
             FOLDER.fold()
             self._take(None, final=False)

@@ -23,10 +23,12 @@ def is_step_complete(step: Step, now_ns: int, lateness_ns: int) -> bool:
     """
     step = step.base or step  # a baseline is complete with the loop's first step
     axis, index = step.axis, step.index
+    # A fetched step may have records of the loader already; it is entered when its item is there.
     if axis is None or index is None or step.blocks or step.waiting or axis.fetched is step:
         return False
     if any(other.index is not None and other.index < index for other in list(axis.open)):
         return False
+    # By a block, by `set_step()`, or by `log(step=)` where that moves the step.
     passed = axis.latest > index
     if axis.explicit:
         return passed and axis.current is not step and _since(step.ended_ns, now_ns) >= _SETTLING_NS

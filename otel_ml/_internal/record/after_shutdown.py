@@ -56,6 +56,8 @@ class AfterShutdown:
         if not self.is_now:
             return
         self.is_now = False
+        # Steps that `set_step()` has set since the end are kept for the next run, by number: the objects go with
+        # `forget()`.
         wanted: dict[object, object] = {
             axis.name: step.index
             for axis in list(STEPS.axes.values())

@@ -129,6 +129,8 @@ def append_deferred(records: list[Any]) -> None:
         else:
             launch(_unlaunched(records[2::STRIDE]))
     except BeingCapturedError:
+        # What is on a device becomes part of the graph; values of the host that the call had beside are recorded now,
+        # once.
         records = CAPTURED.add(records)
     except Exception:  # noqa: BLE001 (which one it is, and why, is found out one by one)
         records = [item for at in range(0, len(records), STRIDE) for item in _launched(*records[at : at + STRIDE])]
@@ -144,6 +146,7 @@ def _launched(series: Series, step: Step, item: Any, time_ns: int) -> Iterable[A
     staged = _unlaunched((item,))
     try:
         launch_plainly(staged)
+    # torch does not copy such a tensor; whatever else is raised is the device's.
     except (TypeError, ValueError) as error:
         _refuse(series, item, UnrecordableError("bad_value", f"a tensor on a device, which {error}"))
     except BacklogError:

@@ -185,6 +185,7 @@ class Folder:
             else:
                 groups[series] = [group, value]
         pending.last_ns = max(pending.last_ns, last)
+        # One for each record but rows; `_fold_special()` corrects it for those that are none or several values.
         self._count((len(part) - items) // STRIDE)
         return touched
 
@@ -209,6 +210,7 @@ class Folder:
                         done.add(id(record))
         finally:
             with self.taking:
+                # Also where the run turned out to be over: what was given back above must not be given back again.
                 self.deferred = [record for record in self.deferred if id(record) not in done]
 
     def _give_back(self, record: Waiting, records: Iterable[Any], error: BaseException | None) -> None:
@@ -295,6 +297,7 @@ class Folder:
             _dropped(step)["device_backlog"] += value.size
             reporter.say("device-backlog", BACKLOG)
             return
+        # A step as a stage sees it counts on the step itself, which is the one that has a watermark.
         (step.base or step).waiting += 1
         self.deferred.append((series, step, value, time_ns))
 
@@ -349,6 +352,7 @@ def _by_run(part: list[Any]) -> dict[int, list[Any]]:
     at = 0
     while at < len(part):
         series, step = part[at], part[at + 1]
+        # The values of a row stand behind its four items.
         end = at + STRIDE + (len(series.series) if type(series) is Row else 0)
         found.setdefault(step.generation, []).extend(part[at:end])
         at = end

@@ -128,6 +128,7 @@ def log(
         now = time_ns()
         if type(values) is dict:
             values = values.copy()  # another thread may write to the caller's
+            # The names in their order are the key: in another order they are another row.
             row = table.rows.get((*values,)) if len(values) >= WIDE and weight is None else None
             if row is not None and (append_row(row, target, values, now) or append_cuda_row(row, target, values, now)):
                 return

@@ -48,6 +48,7 @@ class Metric:
         self.name: str = name
         self._series = series
         self._by_attributes: dict[tuple[object, ...], Series] = {}
+        # Of a reduction of which all parts are said nothing more can be learned.
         if series is not None and series.definition.reduction.unsaid:
             # `_look_up()` may go through the set on another thread.
             with DEFINITIONS.lock:

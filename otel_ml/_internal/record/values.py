@@ -102,6 +102,7 @@ def weighted_value(value: object, weight: object) -> Recordable:
     if len(every) not in {1, len(values)}:
         raise UnrecordableError("bad_weight", f"{len(every)} weights for {len(values)} values")
     pairs = list(zip(values, every * len(values) if len(every) == 1 else every, strict=True))
+    # In the buffer one record is a tuple (value, weight), several are a list of them.
     return pairs[0] if len(pairs) == 1 else pairs
 
 
@@ -139,6 +140,7 @@ def _sequence(value: Sequence[object]) -> list[float]:
     out = []
     for item in value:
         number = record_value(item)
+        # A sequence of sequences, or of values on a device, is none of numbers.
         if type(number) is not float:
             _refuse_shape(value)
         out.append(number)
@@ -172,6 +174,7 @@ def _tensor(value: Any) -> float | list[float] | Deferred:
     if value.is_complex():
         raise UnrecordableError("bad_value", f"a tensor of {value.dtype}")
     if value.device.type == "cpu":
+        # Not through numpy, which has no bfloat16, and need not be installed.
         numbers = value.tolist()
         return [float(item) for item in numbers] if isinstance(numbers, list) else float(numbers)
     return _on_device(value)
@@ -218,6 +221,7 @@ def _reader_of(kind: type) -> Callable[[Any], float | list[float] | Deferred]:
     for module, type_name, reader in _ARRAYS:
         known = getattr(sys.modules.get(module), type_name, None)
         if isinstance(known, type) and issubclass(kind, known):
+            # Of the tensors, a DTensor is the one that has this method.
             return _sharded if reader is _tensor and hasattr(kind, "to_local") else reader
     return next((reader for accepts, reader in _OTHERS if accepts(kind)), _refuse)
 

@@ -69,5 +69,7 @@ def _span(side: dict[int, int]) -> int:
 def _halved(side: dict[int, int]) -> dict[int, int]:
     out: dict[int, int] = {}
     for index, count in side.items():
+        # Buckets 2i and 2i + 1 of one scale are bucket i of the next lower one; >> rounds down for negative numbers,
+        # too.
         out[index >> 1] = out.get(index >> 1, 0) + count
     return out

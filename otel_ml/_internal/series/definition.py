@@ -231,12 +231,14 @@ class Definitions:
             before = self._definitions.get(name)
             definition, conflict, other_unit = self._definition(name, before, reduction, unit, description, default)
             series = self._series.get((name, attributes))
+            # Only a new series is refused: one that is there may still get another definition.
             if series is None and len(self._series) >= self.MAX_SERIES:
                 known = None
             elif series is None or series.definition is not definition:
                 known = self._series[name, attributes] = Series(definition, attributes)
             else:
                 known = series
+        # After the lock is given back, since listeners look series up on their own.
         if before is not None and before is not definition:
             self._say_outdated([name])
         if known is None:

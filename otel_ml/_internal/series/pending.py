@@ -80,6 +80,7 @@ class StepPartials:
         if weight is not None and not series.weighted:
             series.use_weights()
         if series.weighted:
+            # Before the value is added below: the first weight counts what is there already as weight 1.
             self._add_weight(series, value, 1.0 if weight is None else weight)
         if series.sums:
             self._add_sums(series, value, 1.0 if weight is None else weight)
@@ -92,6 +93,8 @@ class StepPartials:
         """Add one record of which only the value matters."""
         group = self.groups.get(series)
         if group is None:
+            # It is in a row of this fold already. The order of a bare series' records is kept, and would be lost
+            # between a row and a record beside it.
             if series.bare and series.row in self.rows:
                 self.take_rows_apart()
                 self.add(series, value)
@@ -194,6 +197,7 @@ class StepPartials:
         if self.sums is not None:
             part.sums = {other: self.sums[series] for series, other in chosen.items() if series in self.sums}
         if self.between is not None:
+            # In `between`, records are filed under the crowd of their series.
             crowds = {series.crowd: other.gather() for series, other in chosen.items() if series.crowd is not None}
             part.between = self.between.part(crowds) if crowds else None
         return part
@@ -228,6 +232,7 @@ class StepPartials:
             if self.between is None:
                 self.between = StepPartials(self.first_ns)
             merge_group(self.between, series.gather(), later[:-1])
+            # The last one stays by itself: a service may learn that it is asked for.
             del later[:-1]
 
     def _is_crowded(self, series: Series) -> bool:
@@ -308,6 +313,7 @@ class StepPartials:
     def _gauges_alone(self) -> int:
         """Return how many Gauges stand for a value that no count says: of series that only the order matters of."""
         alone = [(series, order) for series, order in self.order.items() if series not in self.moments]
+        # The halves are (time, value) of the first and of the last record: equal where there is only one.
         return sum(2 if order[:2] != order[2:] and _is_twice(series) else 1 for series, order in alone)
 
     @property

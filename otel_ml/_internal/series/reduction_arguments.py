@@ -32,6 +32,7 @@ def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: o
     if reduce is None and within is None and over is None:
         return None
     try:
+        # A text can be iterated over, too; its letters are not reductions.
         across = None if reduce is None else (reduce,) if isinstance(reduce, str) else tuple(reduce)
     except Exception:  # noqa: BLE001 (of a class of the program's)
         across = (reduce,)  # type: ignore[assignment] # which is not a text

@@ -77,6 +77,7 @@ class Table:
 
     def add_row(self, names: tuple[str, ...], series: Sequence[Series]) -> None:
         """Know these names as a row from now on."""
+        # `forget_names()` has emptied the rows and left the count.
         if not self.rows or self._kept > self.MOST:
             self.rows.clear()
             self._kept = 0

@@ -129,6 +129,7 @@ class Steps:
             self._move(axis, step)
             self.boundaries += 1
             axis.entered = self.boundaries
+            # Another axis is current only while the axis `step` has no step (docs/protocol.md §2.5).
             if axis_name == DEFAULT_AXIS or self._default_axis_unset():
                 self.process = step
                 NOW.step = None if self.asked else step
@@ -201,6 +202,7 @@ class Steps:
             step = axis.current
             if step is None:
                 return
+            # A block on it is open elsewhere: its end is that of the block (`close()`).
             if not step.blocks:
                 self._end(step)
             axis.current = None
@@ -218,6 +220,7 @@ class Steps:
                 NOW.boundary()
             with self.lock:
                 self._move(axis, step)
+                # On another axis only its own current step moves, not that of records that name no axis.
                 if axis_name == DEFAULT_AXIS:
                     self._use(step)
         return step
@@ -301,6 +304,7 @@ class Steps:
         index = step.index or 0
         if index > axis.latest:
             axis.latest = index
+        # It was left before, and is entered again below the latest one.
         elif index < axis.latest and step.ended_ns and before is not step:
             axis.second_pass.enter(index, axis.latest)
 

@@ -40,6 +40,7 @@ class SecondPass:
     def enter(self, index: int, latest: int) -> None:
         """Know that a step below the latest one, which was left before, was entered again."""
         self._lowest = min(self._lowest, index)
+        # Another thread goes on, or this step does not follow the one before: the count begins anew.
         if latest != self.latest or (index != self.last + 1 and not self._begins_anew(index)):
             self.first, self.latest, self._count = index, latest, 0
         self.last = index
@@ -166,6 +167,7 @@ class Axis:
         """The largest step the process is inside of by `set_step()` or `step()`, or None."""
         if not self.explicit:
             return None
+        # Copied in one call, as other threads enter and leave blocks meanwhile.
         candidates = list(self.open)
         if self.current is not None:
             candidates.append(self.current)

@@ -56,6 +56,7 @@ class Stage:
     def seen(self, step: Step) -> Step:
         """Return `step` as it is seen from here: what is recorded in it is of the stage."""
         seen = self._seen
+        # The same object as long as the step is the same: what is recorded at it is gathered on the object.
         if seen is None or seen.base is not step:
             seen = Step(step.axis, step.index, step.generation)
             seen.base, seen.stage, seen.ended = step, self, False
@@ -111,6 +112,7 @@ def _in_stage(series: Series, stage: Stage) -> Series:
         known = series.definition
         definition = Definition(name, known.reduction, known.unit, known.description)
         staged = _SERIES[name, series] = Series(definition, series.attributes)
+    # The records were folded under the series' own name: what was kept of them has to travel under this one, too.
     if series.weighted and not staged.weighted:
         staged.use_weights()
     staged.settle()

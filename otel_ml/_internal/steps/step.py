@@ -46,6 +46,7 @@ class StepBlock:
         self.again: list[StepBlock] = []
 
     def __enter__(self) -> None:
+        # One object may be entered by several threads, or inside of itself: each gets a block with a token of its own.
         if self.is_open:
             block = StepBlock(self.index, self.axis)
             self.again.append(block)
@@ -131,6 +132,7 @@ def step_of(value: object) -> int | None:
     index: object = value
     if type(value) is not int:
         try:
+            # `operator.index()` takes a bool of Python, and one of torch, for 0 or 1.
             if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool") or is_on_device(value):
                 return None
             index = operator.index(value)  # type: ignore[arg-type] # that it may be none is found out here

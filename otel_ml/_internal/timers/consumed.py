@@ -121,6 +121,7 @@ def _given(contexts: Any) -> Any:
     """Return what of a call is kept: one context, a tuple of them, or how many there are of each kind; None of none."""
     kind = type(contexts)
     if kind is not list and kind is not tuple:
+        # A text, bytes and headers can be iterated over, too, and are one context each.
         if isinstance(contexts, (str, bytes, Mapping)) or not _is_several(contexts) or _is_ids(contexts):
             return (contexts,) if contexts is None else contexts  # None alone would say that there is nothing to keep
         contexts = tuple(contexts)
@@ -179,6 +180,7 @@ def settle_consumed(*, wait: bool = True) -> None:
     if not _CALLS or not lock.acquire(timeout=_WAIT_S if wait else 0.0):
         return
     try:
+        # The length is read once: what is appended meanwhile stays for the next look.
         n = len(_CALLS)
         part = _CALLS[:n]
         del _CALLS[:n]
@@ -197,6 +199,7 @@ def _by_place(part: list[Any]) -> dict[tuple[Step, int, Any], tuple[Any, list[An
     """Sort calls by step, span and version."""
     found: dict[tuple[Step, int, Any], tuple[Any, list[Any]]] = {}
     calls = iter(part)
+    # One iterator four times: its items are taken four by four.
     for step, span, version, given in zip(calls, calls, calls, calls, strict=True):
         key = (step, id(span) if isinstance(span, Recording) else span[1], version)
         found.setdefault(key, (span, []))[1].append(given)
@@ -210,6 +213,7 @@ def _grouped(given: Iterable[Any]) -> _Groups:
     for one in given:
         if type(one) is tuple:
             _add(groups, one)
+        # What a caller has counted itself, as of a call with many contexts; any other dictionary is headers.
         elif type(one) is dict and one and type(next(iter(one.values()))) is _Group:
             for key, group in one.items():
                 _add_group(groups, key, group)
@@ -230,6 +234,7 @@ def _add(groups: _Groups, contexts: Iterable[Any]) -> None:
         if isinstance(context, str) and (key := key_of(context)) in keyed:
             keyed[key] += count
         elif (group := _read(context, count)) is not None and group[0] == key_of(group[1].example):
+            # It is among the groups already: counted here are those that follow with the same key.
             keyed[group[0]] = 0
             _add_group(groups, *group)
         else:
@@ -245,6 +250,7 @@ def _read(context: Any, count: int) -> tuple[str, _Group] | None:
     ids = None if text is None else ids_of(text)
     if text is None or ids is None:
         return None
+    # What `context()` returns where nothing is recorded (`NOWHERE`): a sample that names no producer.
     if not all(ids):
         return "", _Group(count, text)
     key = key_of(text)
@@ -291,6 +297,7 @@ def _record(step: Step, version: int | None, groups: _Groups) -> None:
     records: list[Any] = []
     for key, (count, _) in groups.items():
         producer = producer_of(key) if len(key) == _KEY else None
+        # Of a producer without series of its own both are the same, and it is recorded once.
         for series in dict.fromkeys((_series_of(None), _series_of(producer))):
             samples, versions, staleness = series
             wanted: list[tuple[Series | None, Any]] = [(samples, float(count))]
@@ -347,6 +354,7 @@ def _link(step: Step, span: Any, groups: _Groups) -> None:
     if not isinstance(span, Recording):
         trace_id, parent_id = span
         number = new_mark_id()
+        # Where there is no trace the mark begins one, whose id has the mark's own in its lower half.
         made = mark("consumed", step, trace_id or STATE.trace_high | number, number, parent_id)
         if made is None:
             return

@@ -140,6 +140,7 @@ def context(version: int | None = None) -> Context:
 def _scope() -> Scope | None:
     if NOW.several:
         return current_scope()
+    # A run that is only waited for, as that of rank 0, has no scope yet.
     return SCOPES.active[0] if SCOPES.active or (begin_run() and SCOPES.active) else None
 
 
@@ -170,6 +171,7 @@ def _context(scope: Scope, version: int | None) -> Context:
     found = _MADE.contexts.get(key)
     if found is None:
         if len(_MADE.contexts) >= _MOST:
+            # All at once: one that is needed again is made anew, which costs a microsecond.
             _MADE.contexts.clear()
         found = _MADE.contexts[key] = _new(scope, step, version, trace_id, span_id)
     return found

@@ -26,6 +26,7 @@ BEGINNING = field(1, text(1, SCOPE))
 # Ids are bytes, the highest first; times are fixed64, the lowest byte first.
 _ROOT = struct.Struct(">BB16sBBQ").pack
 _CHILD = struct.Struct(">BB16sBBQBBQ").pack
+# A Link has trace_id 1 and span_id 2, as a Span has.
 _LINK = _ROOT
 _KIND_TIMES = struct.Struct("<BBBQBQ").pack
 _INTERNAL = 1
@@ -57,6 +58,7 @@ def encoded_spans(spans: Iterable[Recording], offset_ns: int) -> bytes:
         if constant is None:
             constant = known[key] = _constant(*key)
         ids, times = _ids(span), _times(span.begin_ns + offset_ns, span.end_ns + offset_ns)
+        # The name, and with it the length that stands before the span, may be another one than in `_Constant`.
         if span.more is not None:
             name = text(5, span.more.name) if span.more.name else constant.name
             parts.append(field(2, b"".join((ids, name, times, constant.attributes, _details(span.more)))))

@@ -71,6 +71,7 @@ class UnexpectedNumbers:
     def look(self, item: Any) -> bool:
         """Look at the next item; return whether one more is of interest."""
         number = item[0] if type(item) is tuple and item else item
+        # A first number that is the loop's own step agrees with it: nothing is to be said.
         if type(number) is not int or number <= 0 or (self._looks == _LOOKS and number == self._step):
             return False
         self._looks -= 1

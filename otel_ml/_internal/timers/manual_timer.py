@@ -81,6 +81,8 @@ class Timer:
 
     def _taken(self) -> Timing | _Unmeasured | None:
         for timer, timing in _STARTED.get():
+            # The value of a key that is there is None, and the default is not: so one call tells whether it was
+            # running, and takes it.
             if timer is self and self._running.pop(timing, timing) is None:  # not stopped yet
                 return timing
         with suppress(KeyError):
@@ -96,6 +98,7 @@ class Timer:
         unused = [
             f"{name}={safe_repr(new)}"
             for name, new, usual in options
+            # An option with its usual value need not have been said, so it contradicts nothing.
             if not isinstance(new, (int, str, type(None))) or new not in {usual, getattr(definition, name)}
         ]
         if unused:

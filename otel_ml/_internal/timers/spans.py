@@ -229,6 +229,7 @@ def _otel_begin() -> tuple[Callable[[Recording], None], Callable[[], Any]]:
         parent: Any = here.get(key)
         if parent is None:
             span.parent_id, span.trace_id = 0, STATE.trace_high | own
+        # One of ours: its ids are attributes, where `get_span_context()` would make an object.
         elif type(parent) is type(span):
             span.parent_id, span.trace_id = parent.span_id, parent.trace_id
         else:
@@ -388,6 +389,7 @@ def _take(spans: list[Recording], generation: int) -> list[Recording]:
     taken = spans[:n]
     del spans[:n]
     if NOW.several:
+        # Those of other runs that go on are put back; of a run that is over nobody would take them.
         spans.extend([span for span in taken if span.step.generation != generation and SCOPES.of(span.step.generation)])
         taken = [span for span in taken if span.step.generation == generation]
     return taken

@@ -58,6 +58,7 @@ class StepLoop(Generic[T]):
                 try:
                     yield item
                 finally:
+                    # Also where the body has raised, or has left the loop: that closes the generator here.
                     loop.end()
         finally:
             loop.leave()
@@ -192,6 +193,7 @@ class _Counted:
             self._index = entered.latest  # the step that was logged at, or set, is the one that the loop begins with
         if start is None and number != self._index == following and not in_stage:
             self._say_what_it_follows(entered)
+        # Something was logged at step 0, and the loop's first step is 0, too.
         if self._index == entered.latest == 0 and not entered.explicit:
             self._steps.keep_baseline_apart(entered)
         self._unasked = UnexpectedNumbers(following) if start is None and number is None else None
@@ -218,6 +220,7 @@ class _Counted:
         """It is there: its step begins."""
         if self._unasked is not None and not self._unasked.look(item):
             self._unasked = None
+        # Noted at each step: a fork in the body gives the child another one, by which it is not in this loop.
         self._generation = self._steps.generation
         self._steps.set(self._axis, self._index)
         axis = self._steps.axis(self._axis)
@@ -254,6 +257,7 @@ class _Counted:
 
     def leave(self) -> None:
         """The loop is over, or left, in another context perhaps."""
+        # A generator that is closed later, perhaps in another context, must not undo what has begun there since.
         if _AROUND.get() is self:
             _AROUND.set(self.outer)
         self._steps.leave_loop(self._axis, self)
@@ -264,6 +268,7 @@ def _begun(name: str, begin_ns: int) -> Timing | None:
     if definition is None or definition.level > NOW.level:
         return None
     timing = timing_of(definition).__enter__()
+    # The wait for the item, during which the step had not begun yet, counts in both timers.
     timing.begin_ns = begin_ns
     return timing
 

@@ -74,6 +74,7 @@ def _generator(function: Callable[..., Generator[Any, Any, Any]], measured: Meas
             try:
                 sent = yield item
             except GeneratorExit:
+                # Outside of a timer: what the generator does while it is closed is not measured.
                 generator.close()
                 raise
             except BaseException as error:  # noqa: BLE001 - whatever is thrown in belongs to the generator

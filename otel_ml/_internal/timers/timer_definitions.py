@@ -96,6 +96,7 @@ def _new_definition(
 ) -> TimerDefinition | None:
     reduction = reduction_from(reduce, within, None, name)
     name = exact_text(name) if isinstance(name, str) else name
+    # What is not a name stays as it is, for `series()` to refuse it.
     full = f"time/{name}" if isinstance(name, str) and name else name
     series = DEFINITIONS.series(full, reduction=reduction, unit="s", default=_SLOWEST)
     if series is None:

@@ -38,6 +38,7 @@ class TrailingSteps:
         if self._is_over:
             return
         timers = {definition.series for definition in list(TIMERS.values())} & pending.moments.keys()
+        # Recorded before the process has entered any step: a step that was left would be its base.
         if step.axis is None and step.base is None and not self._of:
             self._before |= timers
         elif step.axis is not None and step.axis.name == DEFAULT_AXIS:

@@ -92,6 +92,8 @@ class Tracing:
         provider = trace.get_tracer_provider()
         if isinstance(provider, TracerProvider):
             provider.add_span_processor(StepStampProcessor())
+        # What the API has while nobody has set a provider. One of any other kind is not the SDK's, and takes no
+        # processors.
         elif type(provider).__name__ == "ProxyTracerProvider":
             ours = TracerProvider(resource=Resource(self._resource()), shutdown_on_exit=False)
             ours.add_span_processor(StepStampProcessor())
@@ -112,6 +114,7 @@ class Tracing:
         """Return the finished spans as bodies of ScopeSpans; one that cannot be encoded is counted, and lost alone."""
         ended: list[ReadableSpan] = []
         with suppress(IndexError):  # there are no more
+            # What was taken before an IndexError stays in the list.
             ended.extend(self._ended.popleft() for _ in range(len(self._ended)))
         if not ended:
             return []

@@ -77,6 +77,7 @@ def accepted(body: bytes, notices: int | None = None) -> Answer:
         if number == 1 and isinstance(value, bytes):
             for inner, said in fields(value):
                 if inner == 1 and isinstance(said, int):
+                    # The field is an int64, so a larger one is negative: that is not a count.
                     rejected = said if said < 2**63 else 0
                 elif inner == 2 and isinstance(said, bytes):
                     message = said.decode("utf-8", "replace")

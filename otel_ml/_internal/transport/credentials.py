@@ -35,6 +35,7 @@ class Credentials:
     def renew(self) -> bool:
         """Read the file again; return whether the headers are others now."""
         before = self.headers
+        # A file that is empty or missing, as while it is replaced, leaves the token as it was.
         self._token = self._read() or self._token
         return self.headers != before
 

@@ -159,6 +159,7 @@ class EmbeddedLink:
     def _is_gone(self, service: Service | None, now: float, failing_s: float) -> bool:
         """Whether no service is there, or the one announced has been silent for long enough."""
         if service is None:
+            # Its file is gone. As long as the service that was reached takes what is sent, it is there all the same.
             return self._reached is None or failing_s >= TIMEOUT
         if self._silent_since is None:
             self._silent_since = now
@@ -170,6 +171,7 @@ class EmbeddedLink:
         return not (service == self._reached and answers(service))
 
     def _arrived(self, service: Service) -> Reached:
+        # Who holds the lock has started it: the others have only found it.
         if self._lock is not None:
             self._on_started(service)
         self._release()

@@ -75,6 +75,7 @@ class Request:
 
 
 def _records(kind: Kind, piece: Piece) -> int:
+    # The points of a part are those that have arrived with it, so what it holds itself is counted in its bytes.
     if kind == "M" and not isinstance(piece, Part):
         return piece.points
     try:
@@ -108,6 +109,7 @@ def smaller(request: Request) -> list[Request]:
     if request.length <= LEAST_BYTES:
         return []
     halves = requests_of(request.kind, request.pieces, max(LEAST_BYTES, request.length // 2))
+    # A single request is the same again: nothing in it can be cut.
     return halves if len(halves) > 1 else []
 
 

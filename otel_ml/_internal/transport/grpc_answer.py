@@ -45,6 +45,7 @@ def answer_of(code: str, details: str, trailers: Iterable[tuple[str, str | bytes
         False
     """
     reason = f"{code}: {details}"
+    # Before the code counts: after OUT_OF_RANGE the same request would be sent again and again.
     if code in _SIZED and _TOO_LARGE.search(details):
         return Answer("too_large", reason=reason)
     if code in {"UNAVAILABLE", "UNKNOWN", "INTERNAL"} and _NO_GRPC.search(details):
@@ -61,6 +62,8 @@ def _retry_delay(trailers: Iterable[tuple[str, str | bytes]]) -> float | None:
     status = next((value for key, value in trailers if key == "grpc-status-details-bin"), b"")
     try:
         for number, detail in fields(status if isinstance(status, bytes) else b""):
+            # Status.details is field 3, each an Any: type_url 1, value 2. RetryInfo.retry_delay is 1, a Duration:
+            # seconds 1, nanos 2.
             if number == 3 and isinstance(detail, bytes):
                 found = dict(fields(detail))
                 # The URL of a type: before its name may stand any host.

@@ -167,6 +167,7 @@ class HttpTransport:
         except BaseException:
             connection.close()
             raise
+        # Only now: a connection whose proxy or TLS has failed is not kept.
         self._socket, self._connected_to = connection, key
         return connection
 
@@ -219,6 +220,7 @@ class HttpTransport:
         content = b""
         while True:
             length = int(self._read_until(connection, b"\r\n", timeout).split(b";")[0], 16)
+            # Behind each chunk stands a CRLF, which does not count for its length.
             part = self._read_exactly(connection, length + 2, timeout)[:length] if length else b""
             if not length:
                 while self._read_until(connection, b"\r\n", timeout) != b"\r\n":

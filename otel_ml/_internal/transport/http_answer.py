@@ -57,6 +57,7 @@ def answer_of(answer: HttpAnswer) -> Answer:
     """Return what a sender can act on."""
     if answer.status in ACKNOWLEDGING:
         return _acknowledged(answer) or _no_otlp(answer)
+    # A redirect is not followed; where it leads is said.
     if 200 <= answer.status < 400:
         return _no_otlp(answer)
     reason = f"HTTP {answer.status}{_said(answer.content)}"
@@ -91,6 +92,7 @@ def _partial_success(content: bytes) -> tuple[int, str]:
     """
     response = json.loads(content)
     partial = (response.get("partialSuccess") or {}) if isinstance(response, dict) else None
+    # Other servers answer JSON, too, such as {"status": "ok"}: that acknowledges nothing.
     if not isinstance(partial, dict) or response.keys() - {"partialSuccess"}:
         raise ValueError("expected an Export…ServiceResponse")
     counts = [partial[key] for key in ("rejectedDataPoints", "rejectedSpans", "rejectedLogRecords") if key in partial]
@@ -133,6 +135,7 @@ def _retry_after(text: str | None) -> float | None:
     if not text:
         return None
     try:
+        # Seconds, or else a date (RFC 9110, §10.2.3).
         return min(max(0.0, float(text)), _LONGEST_WISH_S)
     except ValueError:
         pass

@@ -51,6 +51,7 @@ class IdleTimeout:
             TimeoutError: none has left for too long, or the last one long ago.
         """
         unsent = _unsent(descriptor)
+        # Less than at the last look: the peer has taken some of it.
         if unsent < self._unsent:
             self.begin_anew()
         self._unsent = unsent

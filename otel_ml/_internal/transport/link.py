@@ -106,6 +106,7 @@ class RemoteLink:
 
     def reach(self, now: float, *, failing_s: float) -> Reached | None:
         del now, failing_s
+        # Once: an endpoint does not move, and its transport connects again by itself.
         reached, self._reached = self._reached, None
         return reached
 

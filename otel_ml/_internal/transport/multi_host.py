@@ -90,6 +90,7 @@ class OtherHostLink:
             endpoint = endpoint_of(service)
             where = f"{shown_path(Path(service.run_dir))} at {service.endpoint}"
             return Reached(HttpTransport(endpoint), where, service.exporters, fresh=lambda: HttpTransport(endpoint))
+        # Who has joined once never begins a run of its own: the first host's service may be away for longer than that.
         if self._joined is None and now - self._since >= TIMEOUT:
             self._stay_alone()
         return None

@@ -98,6 +98,8 @@ class OwnSocket:
         self._look()
         while True:
             try:
+                # Tried before it is waited for: mostly it is possible at once, and TLS says only then what it waits
+                # for.
                 return act()
             except OSError as error:
                 wanted = events if isinstance(error, BlockingIOError) else self._wanted.get(type(error))

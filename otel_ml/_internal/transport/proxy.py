@@ -66,5 +66,6 @@ def _parsed(url: str) -> Proxy | None:
         who = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
         told = {"proxy-authorization": f"Basic {base64.b64encode(who.encode()).decode()}"} if parts.username else {}
     except ValueError:
+        # Without the URL: a password may be in it.
         raise OSError("the proxy that the environment names is not a URL such as http://proxy:3128") from None
     return Proxy(target, told)

@@ -48,6 +48,8 @@ def recover_spools(
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # With the lock only: before, its writer may live, and go on writing.
             leftover = read_spool(path)
+            # Not all of it was taken: the file stays whole, and what was taken is sent again. The service takes each
+            # identity once.
             if not _send(leftover, transport, deadline, say):
                 return False
             if leftover.damaged:
@@ -74,6 +76,7 @@ def _send(leftover: Leftover, transport: Transport, deadline: float, say: Say) -
         request = waiting.popleft()
         body = request_body(leftover.resource, request.payloads())
         answer = transport.post(PATHS[request.kind], body, min(left, REQUEST_TIMEOUT))
+        # At the front, in their order: frames are sent as they were written.
         if answer.outcome == "too_large" and (halves := smaller(request)):
             waiting.extendleft(reversed(halves))
         elif answer.outcome == "retry":

@@ -141,6 +141,7 @@ class Sender:
 
     def _held(self, *, everything: bool) -> Kind | None:
         """Return which kind of frames is not to be sent now."""
+        # Where much waits, spans do not: a request of their own is then worth it (ADR 0018).
         are_spans_due = everything or self._clock() >= self._spans_at or self.spool.size >= MAX_BYTES // 2
         return None if are_spans_due else "S"
 
@@ -238,6 +239,7 @@ class Sender:
         self.last_error = ""
         self.notices = answer.notices if answer.notices is not None else self.notices
         if answer.rejected:
+            # What a receiver says is not trusted: more than the request held would make `delivered` too small.
             self._count_lost(request, "rejected", min(answer.rejected, request.records()))
             self._say(
                 "rejected-points",

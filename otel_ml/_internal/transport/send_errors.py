@@ -74,6 +74,8 @@ def _event(request: Request) -> str:
 
 
 def _names(payload: bytes) -> Iterator[str]:
+    # ScopeLogs is field 2, its LogRecords are 2: attributes 6, event_name 12. A KeyValue has key 1 and value 2, whose
+    # string is 1.
     for record in _messages(payload, 2, 2):
         yield from (text.decode("utf-8", "replace") for text in _messages(record, 12))
         for attribute in _messages(record, 6):

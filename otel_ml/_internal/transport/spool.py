@@ -178,6 +178,7 @@ class Spool:
             segment = self._move_to_memory(error)
             offset = segment.append(parts)
         for frame, steps in frames:
+            # A frame is a header and a payload; `PendingFrame.offset` is that of the payload.
             offset += FRAME.size
             self.pending.append(PendingFrame(segment, offset, len(frame.payload), frame.kind, frame.points, steps))
             offset += len(frame.payload)
@@ -239,6 +240,7 @@ class Spool:
     def renew(self, resource: bytes) -> None:
         """Begin a new file with another resource (the run's identity has been decided)."""
         self._resource = resource
+        # The next frame begins a file, with the resource of then.
         if not self.pending:
             self.delete()
         elif not self._in_memory:
@@ -301,6 +303,7 @@ class Spool:
     def _bring_to_disk(self) -> None:
         """Write anew what is in memory, or in files that others have deleted, moved or cut; if files can be written."""
         kept = [segment for segment in self._segments if segment.is_on_disk()]
+        # The usual case: one stat() for each file, and nothing to move.
         if len(kept) == len(self._segments) and not self._in_memory:
             return
         self._disk_tried_at = time.monotonic()

@@ -25,6 +25,7 @@ class SpoolOverflow:
         self._count(lost)
         if lost.reason != SPOOL_FULL:
             return
+        # At the first loss of an outage; how much it was in the end `settle()` says.
         if not self._points and not self._events and (lost.points or lost.frames):
             self._reporter.say(
                 "spool-full",
