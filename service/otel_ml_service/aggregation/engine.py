@@ -202,6 +202,7 @@ class Engine:
         self._settling.settle()
         self._spans.emit()
         self._ending.repeat()
+        # Before `changes()`, which empties `writers.dirty`.
         self._totals.refresh()
         # Records and the state that made them are committed in one transaction. If only the records were durable, a
         # restart would close the same step again and number it differently.
@@ -255,6 +256,7 @@ class Engine:
         if rows != []:
             writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
         self._settling.hear(writer)
+        # Only now: what there is no room for has arrived, and is no gap in the running numbers.
         if not self._quota.axis(role, axis, fragment, rows):
             return
         tally = run.step_streams.stream(role, axis).tally

@@ -66,6 +66,7 @@ class GaugeSamples:
             self._count += len(points.series)
             self._forget_oldest()
             before = _newest_in(closed or (), place, shape)
+        # A sample that comes late does not take the place of a newer one.
         newest = before if before is not None and before.time_ns > time_ns else _Newest(time_ns, points)
         self._newest[key] = newest
         if before is None or closed is None:

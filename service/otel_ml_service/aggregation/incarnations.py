@@ -43,6 +43,7 @@ class Incarnations:
         if after is None:
             before = writers.predecessor(writer)
         else:
+            # Its successor was heard before it, and knows who came before both.
             before = None if after.before is None else writers[after.before]
         ordinal = self._with_its_like(writer, before, stream, step)
         if ordinal is None:

@@ -223,6 +223,7 @@ def _from_11(state: State) -> Iterator[tuple[str, bytes]]:
 def _as_columns(meter: tuple[Any, ...], number: int, streams: Sequence[list[Any]]) -> bytes:
     names, starts, times, stats, buckets, received = zip(*streams, strict=True)
     head = plain_json([meter, number, names])
+    # Of each stream so many statistics: what an older version did not keep is NaN.
     kept = [value for row in stats for value in (*row, *[math.nan] * _STATISTICS)[:_STATISTICS]]
     numbers = struct.pack(f"<{len(names)}Q", *starts) + struct.pack(f"<{len(names)}q", *times)
     numbers += struct.pack(f"<{len(kept)}d", *kept) + struct.pack(f"<{len(names)}d", *received)

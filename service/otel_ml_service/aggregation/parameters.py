@@ -127,6 +127,7 @@ def _insert(into: dict[str, JsonValue], path: Path, value: JsonValue) -> None:
     for key in path[:-1]:
         below = level.setdefault(key, {})
         if not isinstance(below, dict):
+            # `a` was a value, and `a.b` comes: the group takes the place of the value.
             below = level[key] = {}
         level = below
     level[path[-1]] = value

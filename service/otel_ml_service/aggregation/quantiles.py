@@ -73,6 +73,7 @@ class Distribution:
             if self.total > 0 and rank > self.records - lost:
                 return math.inf
             if self.total < 0:
+                # -Inf is smaller than all that is in buckets.
                 if rank <= lost:
                     return -math.inf
                 rank -= lost
@@ -100,6 +101,7 @@ class Distribution:
     @property
     def nonfinite(self) -> int:
         """Records that are in no bucket."""
+        # Explicit buckets are spread over exponential ones in shares, which add up to a whole number but for rounding.
         return self.records - round(self.zero + sum(self.positive.values()) + sum(self.negative.values()))
 
     def bins(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -355,6 +357,7 @@ def difference(whole: Buckets, before: Buckets) -> Buckets:
 def _pour(into: dict[int, float], offset: int, counts: tuple[float, ...], shift: int) -> None:
     for index, count in enumerate(counts, offset):
         if count:
+            # 2^shift neighbors become one; a shift rounds down, which is right for negative indices, too.
             key = index >> shift
             into[key] = into.get(key, 0) + count
 
@@ -376,6 +379,7 @@ def _span(buckets: dict[int, float], *, reverse: bool = False) -> range:
 def _boundary(index: int, scale: int) -> float:
     """base^index, where base = 2^(2^-scale), kept within the finite doubles."""
     exponent = index * 2.0**-scale
+    # 2^-1074 is the smallest double above 0, 2^1024 the first power that is none.
     return 2.0**exponent if -1074 <= exponent < 1024 else (math.ulp(0.0) if exponent < 0 else 1.7976931348623157e308)
 
 

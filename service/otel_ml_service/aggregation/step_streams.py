@@ -211,6 +211,7 @@ class Attempt:
         """Take the oldest open window out, and learn from how long it took."""
         self.ask_everybody()
         window = self._open.take(self.order.pop(0))
+        # The first close has none before it that it could be measured from.
         if self.closes:
             self.intervals = [*self.intervals, active - self.closed_at][-INTERVALS:]
         self.closed_at = active

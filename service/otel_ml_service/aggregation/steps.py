@@ -204,6 +204,7 @@ class Steps:
             values[published_name(stream.role, stream.axis, RESERVED_PREFIX + name)] = float(count)
         if stream.axis == DEFAULT_AXIS:
             run.training.note(stream.role, attempt.ordinal, window.step, time_ns)
+        # Of the points alone: a correction is compared with what they gave, not with what was found and counted beside.
         window.publish(row.values)
         emit_values(run.output, attempt, window, row, values, writers_missing=len(absent))
         emit_histograms(run.output, stream, window, row)
