@@ -93,9 +93,11 @@ def any_value(value: object) -> bytes:
     """Encode the body of an AnyValue: str, bool, int, float, bytes, None, mappings and iterables of those."""
     if isinstance(value, str):
         return field(1, value.encode("utf-8", "backslashreplace"))
+    # Before int, for a bool is one to Python.
     if isinstance(value, bool):
         return b"\x10" + varint(value)
     if isinstance(value, int):
+        # An AnyValue has 64 bits: a number beyond travels as text.
         return b"\x18" + varint(value) if -(2**63) <= value < 2**63 else field(1, str(value).encode())
     if isinstance(value, float):
         return b"\x21" + _DOUBLE(value)

@@ -292,6 +292,7 @@ class Rendezvous:
         """
         with suppress(FileNotFoundError):
             found = self.service_file.stat()
+            # Without a handle: unless a service lives. With one: unless another service has put its file there.
             if not self.is_served() if handle is None else os.path.samestat(found, os.fstat(handle)):
                 self.service_file.unlink()
 

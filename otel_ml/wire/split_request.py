@@ -117,4 +117,5 @@ def _groups(parts: Iterable[bytes], space: int) -> Iterator[bytes]:
             group, size = [], 0
         group.append(part)
         size += len(part)
+    # Also where there are no items: what stands around them has to travel.
     yield b"".join(group)

@@ -57,6 +57,7 @@ class MetricFinder:
         if head is None or self._is_behind:
             return self._read(line)
         # A name's own quotes are escaped: only the comma or the brace before it tells where a name begins.
+        # `at` is the sign before the name: the brace before the first one, else a comma.
         at = head.end() - 1 if line.startswith(self._key, head.end()) else line.find(b"," + self._key, head.end())
         if at < 0:
             return None

@@ -256,7 +256,7 @@ class Engine:
         if rows != []:
             writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
         self._settling.hear(writer)
-        # Only now: what there is no room for has arrived, and is no gap in the running numbers.
+        # Only now: what there is no room for has arrived, and leaves no gap in the running numbers.
         if not self._quota.axis(role, axis, fragment, rows):
             return
         tally = run.step_streams.stream(role, axis).tally

@@ -115,7 +115,7 @@ class RankTimers:
         phases = self._phases(pieces)
         column_of, row_of = ({key: place for place, key in enumerate(keys)} for keys in (phases, ranks))
         names_of = [self._timers(piece.shape) for piece in pieces]
-        # [points]: the phase of each, -1 of what is no timer.
+        # [points]: the phase of each, -1 for what is not a timer.
         column = np.array([column_of[name] if name else -1 for names in names_of for name in names], dtype=np.int64)
         rows = np.repeat([row_of[piece.source.rank] for piece in pieces], [len(names) for names in names_of])
         timed = column >= 0

@@ -44,6 +44,7 @@ def _unpack(body: bytes, at: int, encoding: str, limit: int, unpacked: bytearray
     member = zlib.decompressobj(_WINDOW_BITS[encoding])
     with memoryview(body) as view:
         while not member.eof:
+            # What zlib has not unpacked yet, for the bound on what comes out, is before what it has not seen.
             piece = member.unconsumed_tail or view[at : at + _PIECE]
             if not piece:
                 raise BadRequestError(400, f"The {encoding} body is truncated.")
@@ -56,4 +57,5 @@ def _unpack(body: bytes, at: int, encoding: str, limit: int, unpacked: bytearray
                 raise BadRequestError(400, f"The {encoding} body is damaged: {error}.") from error
             if len(unpacked) > limit:
                 raise BadRequestError(413, f"The request is larger than {size_text(limit)} when unpacked.")
+    # Of the last piece, what lies behind the member's end belongs to the next one.
     return at - len(member.unused_data)

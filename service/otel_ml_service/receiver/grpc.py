@@ -144,12 +144,14 @@ class GrpcReceiver:
                 self._telemetry.count("refused", reason="unauthenticated")
                 self._refusals.tell(_host(context.peer()), WRONG_TOKEN)
                 sentence = "The bearer token is missing or wrong. Set OTEL_ML_TOKEN to the service's."
+                # `abort` raises: no message of the call is read.
                 context.abort(code.UNAUTHENTICATED, explained(sentence, "unauthenticated"))
             with self._call_timeout.with_(context):
                 body = next(messages, b"")  # a call without a message is an empty request
             try:
                 with self._decoding:
                     stored = self._admission.future(signal, body)
+                # Outside of the semaphore: who waits for the journal does not keep others from decoding.
                 decoded = stored.result(_STORED_S)
             except UndecodableError as error:
                 self._telemetry.count("refused", reason="undecodable")

@@ -37,6 +37,7 @@ def _part(body: bytes, tag: int, start: int, end: int) -> ResourcePart:
     for inner, first, last in fields_of(body, start, end):
         if inner == _SECOND:
             inside.append((first, last))
+        # Two resources are one to protobuf, merged: a second one is left to the decoder.
         elif inner == _FIRST and not resource:
             resource = body[first:last]
         elif inner == _THIRD:

@@ -233,6 +233,7 @@ class SpanFastPath:
             return json.dumps({**rest, "links": links_as_json(links)}, separators=(",", ":"), default=dict)[1:]
         if len(self._tails) >= _TAILS:
             self._tails.clear()
+        # Without the brace: it is the end of a line.
         found = self._tails[tail] = json.dumps(rest, separators=(",", ":"))[1:]
         return found
 
@@ -261,6 +262,7 @@ def _mask_and_layout(
             (places.tail, places.tail_size, f"{places.tail_size}s"),
         ]
         for place, length, code in fields if is_ascending else reversed(fields):
+            # Without a parent there is a field of no bytes, so that all spans have six.
             begin = at if place is None else place
             mask[begin : begin + length] = 0
             form += f"{begin - at}x{code}"
