@@ -145,6 +145,7 @@ def _joined(path: Iterator[Segment]) -> list[Segment]:
 def _pieces(spans: Sequence[Span], kinds: Mapping[str, TimerKind]) -> list[_Piece]:
     """Return the time of a rank in pieces without gaps, ascending."""
     timed = [span for span in spans if span.name != STEP and span.end_ns > span.start_ns]
+    # Of spans that begin at once the longest comes first: it is around the others.
     begun = sorted(timed, key=lambda span: (span.start_ns, -span.end_ns))
     steps = of_steps(spans)
     times = sorted({time for span in spans for time in (span.start_ns, span.end_ns)})
@@ -237,6 +238,7 @@ class _Waits:
         partner = self._partners[key]
         if partner is None:
             return None
+        # Both ends have their messages in one order: the n-th that was sent is the n-th that was received.
         return _Came(partner, self._hands_on[_counterpart(name)][partner][own.index(span)].start_ns)
 
     def _matched(self, others: str, rank: int, own: Sequence[Span]) -> int | None:

@@ -111,7 +111,9 @@ class Meetings:
             has_met: the same, where it met others.
             line: the columns of the phases.
         """
+        # [ranks, phases]: whether a rank meets others in this phase or in one after it, where it is waited for.
         meets_later = np.cumsum(has_met[:, ::-1], axis=1)[:, ::-1] > 0
+        # Who has met others left together with them: what made it late before is over.
         self._late[has_met.any(axis=1)] = 0.0
         self._late[:, line] = np.maximum(self._late[:, line] + np.where(meets_later, 0.0, own), 0.0)
 
