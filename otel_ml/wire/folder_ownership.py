@@ -142,6 +142,7 @@ def _not_ours(folder: Path) -> Iterator[Path]:
         for path, status in _entries(here):
             if path == folder / QUARANTINE:
                 continue
+            # A file with a second name may be one of somewhere else, which would be written to.
             is_file = stat.S_ISREG(status.st_mode) and (status.st_nlink == 1 or may_be_linked)
             if status.st_uid not in owners or not (is_file or stat.S_ISDIR(status.st_mode)):
                 yield path

@@ -80,6 +80,7 @@ def kept_folder(run: Path) -> Path:
 def path_part(name: str) -> str:
     """Return `name` if it can be one path part, else one that can and is unique to it."""
     clean = _UNSAFE.sub("_", name)[:100]
+    # `.` and `..` would lead to other folders.
     if clean == name and name.strip("."):
         return name
     return f"{clean.strip('.')}-{short_digest(name)}"

@@ -79,6 +79,7 @@ def _cut(body: bytes, path: _Path, most: int, rest: Callable[[], None]) -> Itera
         yield body
         return
     before, items, after = _taken_apart(body, path[0], rest)
+    # Each piece repeats what stands around its items.
     space = most - len(before) - len(after)
     for group in _groups(_fitting(items, path[1:], space, rest), space):
         yield before + group + after

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 __all__ = ["MetricFinder", "Point"]
 
+# A role or an axis with an escape does not match: such a line is read as a whole.
 _HEAD: Final = re.compile(
     rb'\{"seq":(\d+),"role":"[^"\\]*","axis":"([^"\\]*)","step":(-?\d+),"attempt":(\d+),"time":[^,{]+,"values":\{'
 )

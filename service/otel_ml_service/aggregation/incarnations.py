@@ -96,6 +96,7 @@ class Incarnations:
             first = self._first(other, stream)
             if first is None or first > step:
                 continue
+            # One of the two was over before the other began.
             if (is_over and writers.began_after(other, writer)) or self._was_over(other, writer, stream, step):
                 continue
             former = writers.predecessor(other)

@@ -276,6 +276,7 @@ class Steps:
     def _is_known(last: dict[tuple[int, int], int], attempt: Attempt, window: StepWindow, writers: list[int]) -> bool:
         """Whether it was so of all of them shortly before: who lags holds each step, and was named at the first."""
         places = [(attempt.number, writer) for writer in writers]
+        # Who was never named counts as one that was named long ago.
         newest = min(last.get(place, window.step - _CAUGHT_UP) for place in places)
         last.update(dict.fromkeys(places, window.step))
         return window.step - newest < _CAUGHT_UP

@@ -135,6 +135,7 @@ class Summaries:
                 return False
             self._held += 1
             final = self._finals.setdefault(name, _Final())
+        # Older than its last word: there is room, and nothing to be kept.
         elif final.said[who][0] > time_ns:
             return True
         final.hear(who, time_ns, value)

@@ -215,6 +215,7 @@ class ThirdParty:
         kind = _kind_of(sent)
         if not sent.is_rate and series[0].kind == kind:
             return series
+        # An id may have gone over to another tuple, so the tuple that had it is kept and compared.
         known = self._in_rows.get(id(series))
         if known is None or known[0] is not series:
             if len(self._in_rows) >= _MAX_SHAPES:

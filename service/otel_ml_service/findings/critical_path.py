@@ -98,6 +98,7 @@ def critical_path(
     pieces, waits = {one: _pieces(found, kinds) for one, found in spans.items()}, _Waits(spans, kinds)
     path: list[Segment] = []
     while now > begin:
+        # Each turn goes back in time: pieces begin, and others come, before `now`.
         piece = _piece_before(pieces[rank], now, begin)
         # Waiting is on the path since the other one came, and before that the other one is.
         came = None if piece.span is None else waits.of(piece.span, piece.start_ns, now)

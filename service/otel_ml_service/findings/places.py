@@ -216,6 +216,7 @@ class Places:
         for (where, phase), place in list(self.open.items()):
             slow = [detector.open[rank, phase] for rank in place.slow if (rank, phase) in detector.open]
             # While most are slow, and a while longer: ranks do not become quick in one step.
+            # `ended` has at least as many as are slow where the second question is asked, so it is not empty.
             if len(slow) > len(place.ended) or (slow and step - place.ended[-1].last < _LAST_ONES):
                 before, place.told = place.told, place.of(slow)
                 told += [place.told] if before.level != place.told.level else []

@@ -84,6 +84,7 @@ class TimeLimits:
         if limited.turn is None or turn < limited.turn:
             self.cancel(limited)
             self._put(limited, turn)
+        # Behind `cancel`, which sets it to never.
         limited.due = due
 
     def cancel(self, limited: Limited) -> None:

@@ -188,6 +188,7 @@ class SpanFastPath:
         found = tuple((places.name, places.parent is None, places.tail_size) for places in every)
         if len(self._shapes) >= _TAILS:
             self._shapes.clear()
+        # Interned: `is_second` knows shapes by their ids.
         if self._forms.is_second(message, (self._shapes.setdefault(found, found),)):
             names = [self._names.get(places.name) or self._name(places.name) for places in every]
             self._forms.add(message, *_mask_and_layout(len(message), every, names))
