@@ -96,6 +96,7 @@ def _taken_apart(body: bytes, numbers: frozenset[int], rest: Callable[[], None])
             if len(items) % _REST_EVERY == 0:
                 rest()
         else:
+            # What stands between items goes behind all of them: fields of other numbers have no order among these.
             (after if items else before).append(encoded)
     return b"".join(before), items, b"".join(after)
 

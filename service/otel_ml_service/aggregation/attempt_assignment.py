@@ -62,12 +62,14 @@ class AttemptAssignment:
             before = self._run.writers.predecessor(writer)
             attempts = [self._run.step_streams.all[number] for number in writer.progress]
             if is_restart:
+                # The axis on which it began at or below what had closed: what others are on says nothing of a restart.
                 attempt = next((attempt for attempt in attempts if not self._is_beyond(writer, attempt)), attempts[0])
                 step = writer.progress[attempt.number].first or 0
                 ordinal = self._restart(writer, attempt, step)
                 self._move([writer, *self._incarnations.contemporaries(writer, ordinal, attempt.stream, step)], ordinal)
                 continue
             for attempt in attempts:
+                # What waited as the beginning of another attempt, perhaps, is late data of this one.
                 self._late.refuse(attempt, writer.number)
             if before is not None and before.attempt == writer.attempt and before.replaced_at is None:
                 self._say_twins(writer)
@@ -294,6 +296,7 @@ class AttemptAssignment:
         mine = window.of(writer.number)
         target = self._target(attempt, window.step)
         for piece in mine:
+            # The step may have closed in the attempt that it is carried to.
             if window.step in attempt.open:
                 target.add(piece)
             else:

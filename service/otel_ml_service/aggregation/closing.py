@@ -177,6 +177,7 @@ class ClosingTrigger:
                 moments.append(writer.progress[attempt.number].arrived_at + allowed)
             if writer.replaced_at is not None:
                 moments.append(writer.replaced_at + self._settings.world_wait_s)
+        # Nothing closes then, but `Steps._name_holders` says for whom it waits.
         if window.first_done is not None and not window.named:
             moments.append(window.first_done + allowed)
         return min(moments, default=None)

@@ -119,6 +119,7 @@ def _fold_block(block: Floats, wanted: Collection[int]) -> Floats:
         block = _without_empty(block)
     count, total = block[:, :, COUNT], block[:, :, SUM]
     out = np.full((block.shape[1], STATS), np.nan)
+    # Running totals, of which `_chan` takes those before each row.
     counts, sums = np.add.accumulate(count, axis=0), np.add.accumulate(total, axis=0)
     out[:, COUNT], out[:, SUM] = counts[-1], sums[-1]
     if MIN in wanted:

@@ -130,6 +130,7 @@ def _shares(values: int, by_reason: Mapping[str, int]) -> dict[str, int]:
 def say_missing(run: RunState, writer: WriterState) -> None:
     """Say once, while the run goes on, that something of a writer does not arrive."""
     losses = _losses(writer, at_end=False)
+    # What was rejected is counted in items of any kind: these may be among them, and were said.
     if losses.events and not run.rejected:
         run.output.say(
             "events-never-arrived", f"{_EVENTS} do not arrive: more of them was sent than was received. {_DO}"

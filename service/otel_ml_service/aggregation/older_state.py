@@ -123,6 +123,7 @@ def _from_3(state: State) -> Iterator[tuple[str, bytes]]:
             yield key, plain_json({**json.loads(data), "forgotten": [], "chunks": chunks[rest]})
         elif kind == "lane":
             attempt = json.loads(data)
+            # What was exported at closed steps up to the horizon was not kept in that form.
             yield key, plain_json({**attempt, "unknown": attempt["horizon"]})
         elif kind == "track":
             streams.append(json.loads(data))

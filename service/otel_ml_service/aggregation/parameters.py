@@ -67,6 +67,7 @@ class Parameters:
                 continue
             if owner is not None:
                 self._compare(path, owner, said, event)
+                # A lower (role, rank) has set it, and that one counts.
                 if owner[:2] < said[:2]:
                     continue
             if owner is None or owner.text != text:

@@ -277,6 +277,7 @@ def narrowed(buckets: Buckets, low: float, high: float) -> Buckets:
     for place, count in places.items():
         inside = min(max(place, least), largest)
         kept[inside] = kept.get(inside, 0) + count
+    # From places to indices again: of each sign its lowest one, and the counts from there on.
     sides = [{sign * index: count for (of, index), count in kept.items() if of == sign} for sign in (1, -1)]
     positive, negative = ((min(side, default=0), tuple(side.get(i, 0) for i in _span(side))) for side in sides)
     return Buckets(buckets.scale, kept.get(_ZERO, 0.0), *positive, *negative)
@@ -347,6 +348,7 @@ def difference(whole: Buckets, before: Buckets) -> Buckets:
         for into, buckets in ((now, whole), (then, before)):
             offset, counts = getattr(buckets, f"{sign}_offset"), getattr(buckets, sign)
             _pour(into, offset, counts, buckets.scale - scale)
+        # Never negative: a bucket that has fewer records than before counts as one without new ones.
         left = {index: count - then.get(index, 0) for index, count in now.items() if count > then.get(index, 0)}
         signs.append((min(left, default=0), tuple(left.get(index, 0) for index in _span(left))))
     (positive_offset, positive), (negative_offset, negative) = signs

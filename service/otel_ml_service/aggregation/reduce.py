@@ -95,6 +95,7 @@ def reduce_windows(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> 
         table = table._replace(rows=weighed(table.rows))
     if reduction.within is not None:
         table = _combined_within(table, REDUCTIONS[reduction.within])
+    # Once, with the statistics that any of the reductions needs.
     folded = fold_rows(table.rows, frozenset[int]().union(*map(columns_of, reduction.rows)))
     results = [Reduced() for _ in windows]
     distributions = _Distributions(table)

@@ -83,6 +83,7 @@ class Reductions:
         self.changed = False
         self.revision = 0
         self._seen: set[tuple[int, Reduction]] = set()
+        # From here on caches of what was said, which `_forget` empties.
         self._plans: dict[tuple[int, Reduction], Sequence[Part]] = {}
         self._used: dict[str, Reduction] = {}
         self._contradictions: dict[str, bool] = {}

@@ -40,6 +40,7 @@ def ranks_heard(writers: Iterable[WriterState]) -> RanksHeard:
     for role, size in sizes.items():
         if role not in counted:
             launch = _launch_of((one.writer for one in newest), role, size)
+            # Roles of one launch count once, together.
             counted |= launch.keys()
             ranks = len(own[role].union(*launch.values()))
             heard, expected = heard + ranks, expected + max(ranks, size)

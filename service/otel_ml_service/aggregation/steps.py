@@ -88,6 +88,7 @@ class Steps:
         """Note that a writer is done with a step."""
         step = watermark.step
         attempt = self.attempt_assignment.attempt(writer, watermark.axis, step, watermark.seq)
+        # A later attempt does the step: nobody waits here for its end.
         if attempt.is_fenced(step):
             return
         progress = self._progress(writer, attempt)

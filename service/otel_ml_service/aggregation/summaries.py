@@ -88,6 +88,7 @@ class Summaries:
                 continue
             if sentence := changed(str(said)):
                 self._output.say_first("name-changed", sentence)
+            # As rank 0 has it: what other ranks say is compared under that name.
             name = item_name(writer.role, None, str(said), 0, with_role=writer.with_role)
             if not self._keep(name, (writer.role, writer.rank), event.time_ns, float(value)):
                 at_once[_apart(name, writer.rank) if writer.rank else name] = float(value)

@@ -100,6 +100,8 @@ class ThirdParty:
     def _admitted(self, writer: WriterState, sent: ThirdPartyPoints, shape: Shape, tally: Tally) -> list[int]:
         """Return the rows that there is room for."""
         role, every = writer.writer.role, list(range(len(shape.series)))
+        # What has a step is within the limit of the run's own series; what has none has a budget beside it
+        # (docs/protocol.md §4.11).
         if sent.step is not None:
             rows = self._quota.rows(role, shape, sent)
             return every if rows is None else rows

@@ -200,6 +200,7 @@ class _Waits:
         self._collectives: dict[str, list[Span]] = defaultdict(list)
         self._hands_on: dict[str, dict[int, list[Span]]] = defaultdict(lambda: defaultdict(list))
         for rank, spans in of_rank.items():
+            # In order, for `_partner` pairs the n-th message of one end with the n-th of the other.
             for span in sorted(spans, key=lambda one: one.start_ns):
                 if _waits(span.name, kinds) and _is_one_way(span.name):
                     self._hands_on[_direction(span.name)][rank].append(span)

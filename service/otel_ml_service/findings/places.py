@@ -75,6 +75,7 @@ class _Place:
 
     def of(self, members: Sequence[Finding]) -> Finding:
         """Return what is told of it, as the rank that costs most has it; critical where one of them is."""
+        # What lasts is told as it is now, what is over by what it has cost.
         worst = max(members, key=lambda one: (one.cost_s, one.extra_s) if one.is_over else (0.0, one.extra_s))
         return replace(
             worst,

@@ -236,6 +236,7 @@ class SlowRole:
         """Return since when a phase takes longer on nearly all ranks, at once and by the same share; None elsewhere."""
         rows, column = list(self._rows), self._phases[phase]
         series = [float(_wide(row.middle, len(self._phases))[column]) for row in rows]
+        # The newest one: since then the phase takes what it takes now.
         change = next(reversed(change_points([row.step for row in rows], series).changes), None)
         if change is None or change.by <= 0:
             return None

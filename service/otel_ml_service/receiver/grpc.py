@@ -178,6 +178,7 @@ class GrpcReceiver:
         def renewed() -> Any:
             nonlocal shown
             before, shown = shown, tls.current()
+            # None: gRPC goes on with the certificate that it has.
             return None if shown == before else configuration(shown)
 
         return grpc.dynamic_ssl_server_credentials(

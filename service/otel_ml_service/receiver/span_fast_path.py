@@ -148,6 +148,7 @@ class SpanFastPath:
     def _at_once(self, layout: _Layout, message: bytes, who: str) -> tuple[str, tuple[int, ...]]:
         values = layout.fields.unpack(message)
         traces, spans, parents, starts, ends, tails = (values[column] for column in layout.columns)
+        # Spans of one step and level have the same tail: a few for all of the message.
         known = {tail: who + (self._tails.get(tail) or self._tail(tail)) for tail in set(tails)}
         text = layout.text.copy()
         for places, found in zip(
@@ -166,6 +167,7 @@ class SpanFastPath:
         return "".join(text), layout.ids.unpack(b"".join(spans))
 
     def _one_by_one(self, message: bytes, who: str) -> tuple[str, tuple[int, ...]] | None:
+        # Ours begin with the scope, the Collector's end with it.
         if message.startswith(_SCOPE):
             first, last, places_of = len(_SCOPE), len(message), _ours
         elif message.endswith(_SCOPE):
@@ -328,6 +330,7 @@ def _ours(message: bytes, start: int, end: int) -> _Places:
 def _of_collector(message: bytes, start: int, end: int) -> _Places:
     place = start
     while message[place] in _COMMON:
+        # Its length has more than one byte: that is left to the decoder.
         if message[place + 1] > 0x7F:
             raise ValueError(place)
         place += 2 + message[place + 1]

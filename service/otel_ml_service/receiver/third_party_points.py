@@ -206,6 +206,7 @@ class _Scope:
                 rows, known = groups[of, step] = [], set()
             rows.append(row)
             known.add(series)
+        # As `ThirdPartyDecoder` has them: first those that a second point of a series has ended, then all others.
         done += [(of, step, rows) for (of, step), (rows, _) in groups.items()]
         return [
             (
