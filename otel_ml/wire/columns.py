@@ -90,6 +90,7 @@ class ChunkBuilder:
         if "type" in row:
             self._others.append((self.end, len(line)))
         else:
+            # Where this raises in its middle, the columns have different lengths: who calls gives the chunk up.
             self._add_step(row)
         self._crc = crc32(line, self._crc)
         self.end += len(line)

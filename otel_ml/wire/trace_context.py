@@ -117,6 +117,7 @@ def producer_of(key: str) -> Producer | None:
         >>> len(text), producer_of(key_of(text))
         (55, Producer(role='generator', rank=3, version=390))
     """
+    # R of 16 digits; k and v, rank and version, of 10; c of 4.
     half, said, check = int(key[:16], 16), int(key[16:26], 16), int(key[26:], 16)
     if _check(half >> 10, 10) != half & 0x3FF or _check(half << 40 | said, 16) != check:
         return None

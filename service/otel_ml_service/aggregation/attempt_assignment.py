@@ -62,7 +62,7 @@ class AttemptAssignment:
             before = self._run.writers.predecessor(writer)
             attempts = [self._run.step_streams.all[number] for number in writer.progress]
             if is_restart:
-                # The axis on which it began at or below what had closed: what others are on says nothing of a restart.
+                # Of its axes the one on which it began at or below what had closed: on others it may go on above that.
                 attempt = next((attempt for attempt in attempts if not self._is_beyond(writer, attempt)), attempts[0])
                 step = writer.progress[attempt.number].first or 0
                 ordinal = self._restart(writer, attempt, step)

@@ -159,6 +159,7 @@ class Engine:
         run = self._run
         if isinstance(observation, ThirdPartyPoints) and run.native:
             return  # a scraped GPU does not tell that the job lives
+        # It is heard for the first time.
         if not writer.since:
             run.writers.dismiss_if_late(writer, run.now)
         if isinstance(observation, Position) and observation.axis is None:

@@ -101,7 +101,7 @@ def newest_samples(pieces: Sequence[Piece]) -> Sequence[Piece]:
     for number, piece in enumerate(pieces):
         if piece.meter is not None:
             meters.setdefault((piece.source.number, piece.meter, piece.reduction), []).append(number)
-    # A meter with one piece in the step has nothing newer, and that is so in most windows.
+    # A meter with one piece in the step has nothing newer: where all have one, the pieces stay as they are.
     several = [numbers for numbers in meters.values() if len(numbers) > 1]
     if not several:
         return pieces

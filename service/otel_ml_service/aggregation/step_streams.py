@@ -143,6 +143,7 @@ class Attempt:
         self.stream = stream
         self.ordinal = ordinal
         self._open, self._retained = StepWindows(), StepWindows()
+        # The dictionaries themselves: `StepWindows` alone changes them, and with them what they weigh.
         self.open: Mapping[int, StepWindow] = self._open.windows
         self.retained: Mapping[int, StepWindow] = self._retained.windows
         self.order: list[int] = []
@@ -388,6 +389,7 @@ class StepStreams:
         """Return the stream's steps of the attempt `ordinal`, known or new."""
         found = stream.attempts.get(ordinal)
         if found is None:
+            # Attempts are never removed: their count is the next number.
             found = Attempt(len(self.all), stream, ordinal)
             stream.attempts[ordinal] = self.all[found.number] = found
         return found

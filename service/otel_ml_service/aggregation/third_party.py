@@ -82,6 +82,7 @@ class ThirdParty:
             return
         times = sent.partials.last_times()
         if run.origin_ns is None:
+            # The first point stands for all: an SDK stamps those of an export alike.
             run.begin_time(self._origin(sent.starts[rows[0]], times[rows[0]]))
         unknown = self._unknown(writer, sent, axis, shape, rows, times)
         tally.repeat(len(rows) - len(unknown))
@@ -146,6 +147,7 @@ class ThirdParty:
         """Return what rows say that was not known: without those that hold no record, or were sent again."""
         fresh = self._fresh(writer, sent, shape, rows)
         again = self._sent_again(writer, sent, axis, shape)
+        # Each of these is one value, so none of them is empty.
         if again is None and fresh.partials.is_lone:
             return fresh.partials
         kept = fresh.partials.stats[:, COUNT] != 0
@@ -180,6 +182,7 @@ class ThirdParty:
         if not rows:
             return Fresh(rows, sent.partials.some(rows))
         if sent.temporality == "cumulative" or _is_added_up(sent):
+            # Once: what follows reads the columns several times, and a message would be read anew for each.
             sent = sent._replace(partials=sent.partials.unpack())
         if _is_added_up(sent):
             return self.streams.levels(writer.number, sent, shape, rows)

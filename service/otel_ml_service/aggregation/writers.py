@@ -73,6 +73,7 @@ class Writers:
         """Number a new writer; it pools with its parent, as far as that is known."""
         parent = self._by_instance.get((writer.role, writer.parent)) if writer.parent is not None else None
         pool = pool or (parent.source.pool if parent is not None else writer.parent or writer.instance)
+        # Writers are never removed: their count is the next number, and the number is the place in `all`.
         state = WriterState(len(self.all), writer, pool, begins_anew=self.begins_anew)
         self.all.append(state)
         self.described.add(state.number)

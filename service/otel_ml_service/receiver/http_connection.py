@@ -111,6 +111,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave nothing behind."""
+        # One that was turned away was not counted.
         if self in self._shared.connections:
             self._shared.connections.discard(self)
             self._shared.intake.leave()
@@ -236,6 +237,7 @@ class HttpConnection(asyncio.Protocol):
         """Go on to the next request."""
         self._pause = None
         self._transport.resume_reading()
+        # The next request has come, or begun, while this one was answered.
         if self._parser is not None and self._parser.buffered:
             self._limit(HEAD_S)
             self._proceed(self._parser)
@@ -244,6 +246,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _refuse(self, response: Response) -> None:
         self._release()
+        # It has read a part of what is refused, so it is not lent to another connection.
         self._parser = None
         self._transport.write(response.encode(keep_alive=False))
         self._lingering = True
