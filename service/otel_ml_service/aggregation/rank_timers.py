@@ -127,7 +127,7 @@ class RankTimers:
 
         Whoever does something between two steps is late in the next one, where the others wait.
         """
-        # Ranks that sent the same shapes have the same timers: thousands of ranks come down to a few combinations.
+        # Ranks that sent the same shapes have the same timers: each combination of shapes is looked at once.
         shapes_of: dict[int, tuple[int, ...]] = {}
         for piece in pieces:
             rank = piece.source.rank

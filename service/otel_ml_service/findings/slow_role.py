@@ -291,7 +291,7 @@ class SlowRole:
     def _followed(self, phase: str) -> Finding | None:
         """Take the newest step of what is open; return it where it is told: over, or with another level."""
         before, row, column = self.open[phase], self._rows[-1], self._phases.get(phase, -1)
-        # What it took before it was slow, of which `slowdown` is a share.
+        # What it took before it was slow: `slowdown` is `extra_s` as a share of that.
         usual_s = before.extra_s / before.slowdown if before.slowdown > 0 else 0.0
         now_s = float(_wide(row.middle, len(self._phases))[column]) if column >= 0 else 0.0
         # Half of what is found: at the limit itself it would end and begin anew.

@@ -44,7 +44,6 @@ def _unpack(body: bytes, at: int, encoding: str, limit: int, unpacked: bytearray
     member = zlib.decompressobj(_WINDOW_BITS[encoding])
     with memoryview(body) as view:
         while not member.eof:
-            # What zlib has not unpacked yet, for the bound on what comes out, is before what it has not seen.
             piece = member.unconsumed_tail or view[at : at + _PIECE]
             if not piece:
                 raise BadRequestError(400, f"The {encoding} body is truncated.")

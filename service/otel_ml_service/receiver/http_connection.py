@@ -94,7 +94,7 @@ class HttpConnection(asyncio.Protocol):
         # A new file gets the lowest number that is free, so this is how many more fit beside those that are kept back.
         further = most_files() - _fileno(self._transport)
         if further <= 0 or not self._shared.intake.enter():
-            # Of the files that are kept back, so many are for connections that stay until they have read why.
+            # `_LINGERING` of the files that are kept back are for connections that stay until they have read why.
             self._turn_away(TOO_FEW_FILES if further <= 0 else TOO_MANY, at_once=further <= -_LINGERING)
             return
         self._shared.connections.add(self)

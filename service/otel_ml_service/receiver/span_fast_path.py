@@ -148,7 +148,7 @@ class SpanFastPath:
     def _at_once(self, layout: _Layout, message: bytes, who: str) -> tuple[str, tuple[int, ...]]:
         values = layout.fields.unpack(message)
         traces, spans, parents, starts, ends, tails = (values[column] for column in layout.columns)
-        # Spans of one step and level have the same tail: a few for all of the message.
+        # Spans of one step and level have the same tail, which is then put together once.
         known = {tail: who + (self._tails.get(tail) or self._tail(tail)) for tail in set(tails)}
         text = layout.text.copy()
         for places, found in zip(
