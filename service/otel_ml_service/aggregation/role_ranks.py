@@ -43,6 +43,7 @@ def ranks_heard(writers: Iterable[WriterState]) -> RanksHeard:
             # Roles of one launch count once, together.
             counted |= launch.keys()
             ranks = len(own[role].union(*launch.values()))
+            # Where nobody says a world size it is 1 here, and more ranks may have been heard.
             heard, expected = heard + ranks, expected + max(ranks, size)
     return RanksHeard(heard, expected)
 
