@@ -90,12 +90,14 @@ class ChunkBuilder:
         if "type" in row:
             self._others.append((self.end, len(line)))
         else:
+            # Where this raises in its middle, the columns have different lengths: who calls gives the chunk up.
             self._add_step(row)
         self._crc = crc32(line, self._crc)
         self.end += len(line)
 
     def _add_step(self, row: Mapping[str, Any]) -> None:
         values = row["values"]
+        # Lines with the same names in the same order share a shape: one tuple a line, and no append for each value.
         key = row["axis"], *values
         rows = self._shapes.get(key)
         if rows is None:
@@ -128,6 +130,7 @@ class ChunkBuilder:
         rows = b"".join(part.tobytes() for part in (self._seqs, self._steps, self._attempts, self._corrected))
         series = self._series()
         columns = {
+            # A series that every line has need not say which lines these are.
             key: (b"" if len(values) == self.rows else index.tobytes()) + values.tobytes()
             for key, (index, values) in series.items()
         }
@@ -187,6 +190,7 @@ class Chunk:
         data = _pread(self._file, at, _column_size(count, self.rows))
         if crc32(data) != crc:
             raise ValueError(f"the values of {key.name!r} are not what was written")
+        # The values are the last 8 bytes each, whether or not it is said before them which lines they are of.
         values = _array("d", data[-8 * count :])
         seqs, steps, attempts, corrected = self._rows
         if is_full:
@@ -236,6 +240,7 @@ def _chunks(file: BinaryIO, *, only_whole: bool) -> Iterator[tuple[Mapping[str, 
     end = 0
     while line := file.readline():
         about = _parsed(line)
+        # Chunks follow one another in the text without a gap.
         if about["begin"] != end:
             return
         chunk = _chunk(file, about, file.tell())

@@ -37,6 +37,7 @@ def may_hold_ours(folder: Path) -> bool:
         return True
     if found.st_uid == os.geteuid():
         return True
+    # Without the sticky bit, whoever may write to a folder may rename what is another's in it.
     is_open = bool(found.st_mode & stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
     is_trusted = found.st_uid in {0, above.st_uid} and not is_open and stat.S_ISDIR(found.st_mode)
     return is_trusted and os.access(folder, os.W_OK | os.X_OK)
@@ -141,6 +142,7 @@ def _not_ours(folder: Path) -> Iterator[Path]:
         for path, status in _entries(here):
             if path == folder / QUARANTINE:
                 continue
+            # A file with a second name may be one of somewhere else, which would be written to.
             is_file = stat.S_ISREG(status.st_mode) and (status.st_nlink == 1 or may_be_linked)
             if status.st_uid not in owners or not (is_file or stat.S_ISDIR(status.st_mode)):
                 yield path
@@ -162,4 +164,5 @@ def _quarantine(folder: Path, path: Path) -> None:
     if os.path.lexists(quarantine) and not is_ours(quarantine):
         quarantine.rename(folder / f"{QUARANTINE}-{uuid.uuid4().hex}")
     quarantine.mkdir(mode=0o700, exist_ok=True)
+    # Numbered, for things from two folders may have one name.
     path.rename(quarantine / f"{len([*quarantine.iterdir()])}-{path.name}")

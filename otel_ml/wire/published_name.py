@@ -30,6 +30,7 @@ def sanitized(name: str) -> str:
         1000
     """
     text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], name) or "_"
+    # Nine characters for the hyphen and the digest.
     return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 9]}-{short_digest(name)}"
 
 

@@ -80,6 +80,7 @@ def kept_folder(run: Path) -> Path:
 def path_part(name: str) -> str:
     """Return `name` if it can be one path part, else one that can and is unique to it."""
     clean = _UNSAFE.sub("_", name)[:100]
+    # `.` and `..` would lead to other folders.
     if clean == name and name.strip("."):
         return name
     return f"{clean.strip('.')}-{short_digest(name)}"
@@ -292,6 +293,7 @@ class Rendezvous:
         """
         with suppress(FileNotFoundError):
             found = self.service_file.stat()
+            # Without a handle: unless a service lives. With one: unless another service has put its file there.
             if not self.is_served() if handle is None else os.path.samestat(found, os.fstat(handle)):
                 self.service_file.unlink()
 

@@ -74,6 +74,7 @@ def as_path(name: str) -> str:
 
 
 def _part(part: str) -> str:
+    # Cut in bytes; a character that this cuts in two is left out.
     return part.encode()[:_MAX_PART].decode("utf-8", "ignore").strip(" ").rstrip(" .")
 
 

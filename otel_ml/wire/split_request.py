@@ -79,6 +79,7 @@ def _cut(body: bytes, path: _Path, most: int, rest: Callable[[], None]) -> Itera
         yield body
         return
     before, items, after = _taken_apart(body, path[0], rest)
+    # Each piece repeats what stands around its items.
     space = most - len(before) - len(after)
     for group in _groups(_fitting(items, path[1:], space, rest), space):
         yield before + group + after
@@ -95,6 +96,7 @@ def _taken_apart(body: bytes, numbers: frozenset[int], rest: Callable[[], None])
             if len(items) % _REST_EVERY == 0:
                 rest()
         else:
+            # What stands between items goes behind all of them: fields of other numbers have no order among these.
             (after if items else before).append(encoded)
     return b"".join(before), items, b"".join(after)
 
@@ -117,4 +119,5 @@ def _groups(parts: Iterable[bytes], space: int) -> Iterator[bytes]:
             group, size = [], 0
         group.append(part)
         size += len(part)
+    # Also where there are no items: what stands around them has to travel.
     yield b"".join(group)

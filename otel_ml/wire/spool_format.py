@@ -115,6 +115,7 @@ def read_spool(path: Path) -> Leftover:
     left_for = max(0, time.clock_gettime_ns(time.CLOCK_REALTIME) - path.stat().st_mtime_ns) // 1_000_000
     resource = frames[0].payload + key_values(1, {LEFT_FOR: left_for})
     said = [frame.payload.decode("utf-8", "replace") for frame in frames[1:3] if frame.kind == "R"]
+    # `said` is endpoint and variable, the endpoint alone, or nothing.
     return Leftover(resource, tuple(frame for frame in frames if frame.kind in PATHS), sum(damaged), *said)
 
 

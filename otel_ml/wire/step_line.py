@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 __all__ = ["MetricFinder", "Point"]
 
+# A role or an axis with an escape does not match: such a line is read as a whole.
 _HEAD: Final = re.compile(
     rb'\{"seq":(\d+),"role":"[^"\\]*","axis":"([^"\\]*)","step":(-?\d+),"attempt":(\d+),"time":[^,{]+,"values":\{'
 )
@@ -57,6 +58,7 @@ class MetricFinder:
         if head is None or self._is_behind:
             return self._read(line)
         # A name's own quotes are escaped: only the comma or the brace before it tells where a name begins.
+        # `at` is the sign before the name: the brace before the first one, else a comma.
         at = head.end() - 1 if line.startswith(self._key, head.end()) else line.find(b"," + self._key, head.end())
         if at < 0:
             return None

@@ -66,6 +66,7 @@ def half_of_role(role: str) -> int:
     """
     number = 0
     for letter in role.lower()[:LONGEST_ROLE].ljust(LONGEST_ROLE, "\0"):
+        # Ten letters of an alphabet of 40: 40¹⁰ is below 2⁵⁴.
         number = 40 * number + (_LETTERS.find(letter) if letter in _LETTERS else _LETTERS.index("_"))
     return number << 10 | _check(number, 10)
 
@@ -102,6 +103,7 @@ def ids_of(text: str) -> tuple[int, int] | None:
 
 def key_of(text: str) -> str:
     """Return what all contexts of a (role, rank, version) have in common."""
+    # R, and then k, v and c: the upper half of the trace's id, and the span's without its counter.
     return text[3:19] + text[36:50]
 
 
@@ -115,6 +117,7 @@ def producer_of(key: str) -> Producer | None:
         >>> len(text), producer_of(key_of(text))
         (55, Producer(role='generator', rank=3, version=390))
     """
+    # R of 16 digits; k and v, rank and version, of 10; c of 4.
     half, said, check = int(key[:16], 16), int(key[16:26], 16), int(key[26:], 16)
     if _check(half >> 10, 10) != half & 0x3FF or _check(half << 40 | said, 16) != check:
         return None

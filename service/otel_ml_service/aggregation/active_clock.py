@@ -43,6 +43,7 @@ class ActiveClock:
             if now < end_of_wait:
                 return
             self._stop_waiting()
+            # The wait itself does not count, also where one call goes from its middle to behind its end.
             before = max(before, end_of_wait)
         # Of a silence only its beginning counts: it may be an outage, in which nobody can be heard.
         self.active += max(0.0, min(now, self.heard_at + self._quiet_s) - before)
@@ -53,6 +54,7 @@ class ActiveClock:
         gap = self.heard_at is not None and now - self.heard_at > self._quiet_s
         self.advance(now)
         if gap:
+            # Called only where a gap ends: it looks at every writer of the run.
             self._awaited = set(known())
             self._resumed_at = now
         self.heard_at = now if self.heard_at is None else max(now, self.heard_at)

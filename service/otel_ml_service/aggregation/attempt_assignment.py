@@ -62,12 +62,14 @@ class AttemptAssignment:
             before = self._run.writers.predecessor(writer)
             attempts = [self._run.step_streams.all[number] for number in writer.progress]
             if is_restart:
+                # Of its axes the one on which it began at or below what had closed: on others it may go on above that.
                 attempt = next((attempt for attempt in attempts if not self._is_beyond(writer, attempt)), attempts[0])
                 step = writer.progress[attempt.number].first or 0
                 ordinal = self._restart(writer, attempt, step)
                 self._move([writer, *self._incarnations.contemporaries(writer, ordinal, attempt.stream, step)], ordinal)
                 continue
             for attempt in attempts:
+                # What waited as the beginning of another attempt, perhaps, is late data of this one.
                 self._late.refuse(attempt, writer.number)
             if before is not None and before.attempt == writer.attempt and before.replaced_at is None:
                 self._say_twins(writer)
@@ -88,6 +90,7 @@ class AttemptAssignment:
         return attempt
 
     def _attempt(self, writer: WriterState, stream: StepStream, step: int) -> int:
+        # A child is not restarted by itself: it goes where its parent is, as soon as that is known.
         if writer.child:
             parent = self._run.writers.parent_of(writer)
             if parent is not None and parent.attempt is not None:
@@ -96,9 +99,11 @@ class AttemptAssignment:
         if writer.replaced_at is not None or self._run.writers.successor(writer) is not None:
             return ordinal  # over: its beginning, too, changes nothing that came after it
         before = self._run.writers.predecessor(writer)
+        # The first of its rank, or one that is in another attempt than the one before it: there is nothing to decide.
         if before is None or before.attempt != ordinal:
             return ordinal
         attempt = stream.attempts.get(ordinal)
+        # Who starts above all that has closed does nothing again, so no attempt begins (docs/protocol.md §5.7).
         if attempt is None or attempt.last_closed is None or step > attempt.last_closed:
             return ordinal
         # Its step had closed here, which alone would mean a restart; but a newer attempt exists, so it is late data of
@@ -113,6 +118,7 @@ class AttemptAssignment:
 
     def _restart(self, writer: WriterState, attempt: Attempt, step: int) -> int:
         attempts, counted = self._run.attempts, writer.writer.attempt
+        # Another rank of the same restart was heard first, and has opened the attempt.
         if attempts.newest > attempt.ordinal and counted is None:
             return attempts.newest
         restarted = attempts.restart(counted)
@@ -133,6 +139,8 @@ class AttemptAssignment:
     def _enthrone(self, writer: WriterState) -> None:
         run = self._run
         before = run.writers.predecessor(writer)
+        # `silent_s` dates the replacement back: a replaced writer is a member for `world_wait_s` more
+        # (`ClosingTrigger.gone`), and one that is known to be over is none from now on.
         if run.writers.successor(writer) is not None:
             self._replace(writer, silent_s=run.settings.world_wait_s)
         elif before is not None:
@@ -167,6 +175,7 @@ class AttemptAssignment:
             )
             return
         writer.live_on()
+        # Of a contested one it is not known yet whether it is a twin or a restart: `settle` says it then.
         if not successor.contested:
             self._say_twins(successor)
 
@@ -201,6 +210,7 @@ class AttemptAssignment:
             # was cut short there is nothing to be done again: these steps are as whole as those that have closed.
             while older.order and (older.order[0] < step or self._has_ended_well(older)):
                 self._close(older)
+            # Before closed windows are dropped below: a correction that waits for one of them goes out first.
             self._late.export_all(older)
             self._discard(older, step)
 
@@ -216,6 +226,7 @@ class AttemptAssignment:
         for window in attempt.end(first):
             run.supersede(attempt, window.pieces)
             run.drop(window)
+        # These were exported, and stay counted as closed: only what was open is superseded.
         for window in attempt.let_go_from(first):
             run.drop(window)
         run.step_streams.dirty.add(attempt.number)
@@ -228,6 +239,7 @@ class AttemptAssignment:
             ordinal: which one it is.
             begins: where the writer begins that has delivered nothing yet.
         """
+        # Taken before anything moves: an attempt that is made below is not among these, and is fenced in any case.
         known = {attempt.number: attempt.begins for attempt in self._run.step_streams if attempt.ordinal == ordinal}
         opened: dict[int, int] = {}
         if begins is not None:
@@ -236,6 +248,7 @@ class AttemptAssignment:
             writer.enter(ordinal)
             self._run.writers.dirty.add(writer.number)
             self._leave_behind(writer)
+            # A copy: `_carry_axis` takes each axis out of the dictionary, and may put it back.
             for axis, number in list(writer.attempts.items()):
                 carried = self._carry_axis(writer, axis, self._run.step_streams.all[number], ordinal)
                 if carried is not None:
@@ -283,6 +296,7 @@ class AttemptAssignment:
         mine = window.of(writer.number)
         target = self._target(attempt, window.step)
         for piece in mine:
+            # The step may have closed in the attempt that it is carried to.
             if window.step in attempt.open:
                 target.add(piece)
             else:

@@ -45,6 +45,7 @@ def fold_with_next(attempt: Attempt, window: StepWindow) -> Folded:
 def _alike(attempt: Attempt, pieces: Sequence[Piece]) -> Iterator[tuple[StepWindow, Sequence[Piece]]]:
     """Yield those of the attempt's next windows that look like `pieces`, with theirs in fold order."""
     points = sum(len(piece.partials.series) for piece in pieces)
+    # So many that together they have `MAX_POINTS` points, if each has as many as the one that closes.
     for step in islice(attempt.order, min(MAX_WINDOWS, MAX_POINTS // max(points, 1))):
         window = attempt.open[step]
         if window.folded is None and len(window.pieces) == len(pieces):

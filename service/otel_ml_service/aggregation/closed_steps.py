@@ -60,6 +60,7 @@ class ClosedSteps:
 
     def put(self, attempt: Attempt, window: StepWindow) -> None:
         """Let a window go to the disk."""
+        # Among both the changed and the leaving ones, its points would be written twice (`Snapshot._windows`).
         self._run.changed_windows.pop(window.number, None)
         self._leaving[attempt.number, window.step] = attempt, window
 
@@ -75,6 +76,8 @@ class ClosedSteps:
         # In memory or read back: either way it leaves the queue, since it may go back into it later with other points.
         window = self._left.pop(place, None) or self._loaded(attempt, header)
         if window is None:
+            # The disk has lost a part of it. Which series were exported stays known, as far as it is there: late points
+            # of them are too late, and not taken for the first of theirs.
             self._forget(int(number), header)
         else:
             self._remove(int(number), header)
@@ -145,6 +148,7 @@ class ClosedSteps:
 
     def _loaded(self, attempt: Attempt, header: Mapping[str, Any]) -> StepWindow | None:
         """Return a window of the disk, to be written anew in shapes of memory; None where the disk has lost it."""
+        # Under the number that it had: its entries are called after it, and are removed when it is written anew.
         window = StepWindow(header["unit"], header["step"], header["opened"])
         points = [self._disk.get(points_key(window.number, chunk)) for chunk in range(header["chunks"])]
         # Damage costs a step what can still be taken for it, and no more.
@@ -179,6 +183,7 @@ class ClosedSteps:
         self._disk.put(_queue_key(number), None)
         self._disk.put(_step_key((header["lane"], header["step"])), None)
         self.bytes -= header["bytes"]
+        # `_front` is the header of the place in front, kept so that not every commit reads it.
         if number == self._first:
             self._front = None
 
@@ -209,6 +214,7 @@ class ClosedSteps:
         for chunk in range(header["chunks"]):
             self._disk.put(points_key(header["unit"], chunk), None)
         self._remove(number, header)
+        # Where the bound is small, a window leaves the queue with the outcome with which it came.
         if place in self._left:
             self._left.pop(place).release()
 

@@ -100,6 +100,8 @@ class ClosingTrigger:
 
     @staticmethod
     def _watermark_lost(writer: WriterState, window: StepWindow) -> bool:
+        # A watermark has a higher number than the points that it counts. Where gaps beyond these were given up, it may
+        # have been in one of them.
         newest = max(piece.seq for piece in window.pieces if piece.source.number == writer.number)
         return writer.forgiven > newest
 
@@ -122,9 +124,11 @@ class ClosingTrigger:
         # checkpoint), and a row with what there is comes after a while. Once somebody has gone on, who is behind is
         # late from then.
         if window.first_done is None:  # nobody has gone on: nobody is late, but what there is is shown
+            # `arrived` is not empty: where nobody is alive, the window has closed above.
             due = max(window.opened, *arrived.values()) + timeout
             return ClosingDecision(active >= due, holders, [], self._sooner(due, attempt, window, holders))
         dues = {number: max(moment, window.first_done) + timeout for number, moment in arrived.items()}
+        # Who is not in `dues` has died, and leaves at once.
         leavers = [number for number in holders if number not in dues or active >= dues[number]]
         due = min((due for number, due in dues.items() if number not in leavers), default=None)
         return ClosingDecision(False, holders, leavers, self._sooner(due, attempt, window, holders))
@@ -138,6 +142,7 @@ class ClosingTrigger:
             return members
         # Without members (the first step, or all passed over it) those that sent something are waited for.
         senders = [n for n in window.points if n not in window.excused and not self.gone(writers[n], active)]
+        # A child is waited for only where nobody but children sent anything.
         return [number for number in senders if not writers[number].child] or senders
 
     def _world_due(self, attempt: Attempt, window: StepWindow, active: float) -> float | None:
@@ -172,6 +177,7 @@ class ClosingTrigger:
                 moments.append(writer.progress[attempt.number].arrived_at + allowed)
             if writer.replaced_at is not None:
                 moments.append(writer.replaced_at + self._settings.world_wait_s)
+        # Nothing closes then, but `Steps._name_holders` says for whom it waits.
         if window.first_done is not None and not window.named:
             moments.append(window.first_done + allowed)
         return min(moments, default=None)

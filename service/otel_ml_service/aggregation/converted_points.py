@@ -44,6 +44,7 @@ def bucket_of(value: float) -> Buckets:
         return Buckets(FULL_SCALE, 1, 0, (), 0, ())
     if not math.isfinite(value):
         return Buckets(FULL_SCALE, 0, 0, (), 0, ())
+    # The bucket (b^index, b^(index + 1)], b = 2^(1/64): a value on a bound is in the bucket below it.
     index = math.ceil(math.log2(abs(value)) * 2**FULL_SCALE) - 1
     return Buckets(FULL_SCALE, 0, index, (1,), 0, ()) if value > 0 else Buckets(FULL_SCALE, 0, 0, (), index, (1,))
 
@@ -51,6 +52,7 @@ def bucket_of(value: float) -> Buckets:
 def _as_order(piece: Piece) -> Piece:
     """Return the same as the Gauges that a worker sends where it knows that the first or last value is asked for."""
     series = tuple(key._replace(kind="order") for key in piece.shape.series)
+    # The shape has no number of the run (-1): it lives as long as this fold, and nothing stores it.
     partials = piece.partials.unpack()._replace(series=series, buckets=None)
     return piece._replace(shape=Shape(-1, series), partials=partials)
 
@@ -66,6 +68,7 @@ def lacking(piece: Piece, reduction: Reduction) -> dict[str, str]:
     if not (asked or reduction.needs_buckets or reduction.needs_order or piece.reduction.needs_order):
         return {}
     partials = piece.partials.unpack()
+    # A point of one record tells everything that can be asked of it.
     several = np.flatnonzero(partials.stats[:, COUNT] > 1).tolist()
     found: dict[str, str] = {}
     for row in several:
@@ -78,4 +81,5 @@ def lacking(piece: Piece, reduction: Reduction) -> dict[str, str]:
             found[key.name] = "the order"
     if not reduction.needs_moments or piece.reduction.needs_moments or piece.reduction.needs_buckets:
         return found
+    # Its writer sent Gauges alone: each is one record of perhaps many, of which there is no sum.
     return found | {key.name: "the sum" for key in partials.series if key.kind == "order"}

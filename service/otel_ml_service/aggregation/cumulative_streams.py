@@ -93,6 +93,7 @@ class CumulativeStreams:
             stats = _sums_since(points.stats, before.stats)
         else:
             stats = _histograms_since(sent, points.stats, before.stats)
+        # Nothing is subtracted from what began anew.
         stats[whole] = sent.partials.stats[rows][whole]
         buckets = _buckets_since(points, before, whole, added) if sent.partials.buckets is not None else ()
         return _fresh(sent, rows, added, stats, buckets)
@@ -127,6 +128,8 @@ class CumulativeStreams:
         """Return points with what other meters of the process said last, lowest first."""
         totals: Floats = points.stats[:, SUM].copy()
         window_ns = int(self._run.settings.third_party_window_s * 1e9)
+        # Without a step, a meter that said nothing for the width of a window does not count; at a step whatever it said
+        # of that step does.
         oldest = points.times - window_ns if meter.step is None else np.zeros_like(points.times)
         others: dict[int, list[float]] = {}
         for scope in self._scopes[meter.writer]:
@@ -193,6 +196,7 @@ class CumulativeStreams:
                 place = table.row_of(key[:2])
                 table.put(table.add([key]) if place is None else np.array([place]), latest)
                 self._changed[table.meter] = table
+                # Where the stream is known under its scope, too, two rows have become one.
                 self.count -= place is not None
 
     def _note_scope(self, meter: Meter) -> None:
@@ -240,6 +244,7 @@ class CumulativeStreams:
             return
         new = taken[places[taken] < 0].tolist()
         if new:
+            # Where no other table is left to forget, this one goes beyond the bound.
             while self.count + len(new) > MAX_STREAMS and self._forget_oldest(table):
                 pass
             self.count += len(new)
@@ -330,6 +335,7 @@ def _begin_after(points: Latest, before: Latest) -> Flags:
 
     One that begins earlier than that is what a second reader of the same program sends (ADR 0072).
     """
+    # Starts are unsigned as in OTLP, times signed as numpy's: below 2⁶³ the same bits are the same number.
     starts = points.starts
     return (starts > before.starts) & (starts >= before.times.view(np.uint64)) & _tell_their_start(points)
 

@@ -159,6 +159,7 @@ class Engine:
         run = self._run
         if isinstance(observation, ThirdPartyPoints) and run.native:
             return  # a scraped GPU does not tell that the job lives
+        # It is heard for the first time.
         if not writer.since:
             run.writers.dismiss_if_late(writer, run.now)
         if isinstance(observation, Position) and observation.axis is None:
@@ -202,6 +203,7 @@ class Engine:
         self._settling.settle()
         self._spans.emit()
         self._ending.repeat()
+        # Before `changes()`, which empties `writers.dirty`.
         self._totals.refresh()
         # Records and the state that made them are committed in one transaction. If only the records were durable, a
         # restart would close the same step again and number it differently.
@@ -255,6 +257,7 @@ class Engine:
         if rows != []:
             writer.ledger.take(fragment.seq, _amount(fragment, rows), writer.floor)
         self._settling.hear(writer)
+        # Only now: what there is no room for has arrived, and leaves no gap in the running numbers.
         if not self._quota.axis(role, axis, fragment, rows):
             return
         tally = run.step_streams.stream(role, axis).tally

@@ -93,6 +93,7 @@ class Spread(NamedTuple):
         self, counts: npt.NDArray[np.float64], least: Place, largest: Place
     ) -> tuple[npt.NDArray[np.float64], Sequence[tuple[Place, float]]]:
         """Return counts with none below and above two places, and what of them is at these instead."""
+        # Where a sender's minimum is above its maximum, everything goes to the maximum.
         low, high = bisect_left(self.places, min(least, largest)), bisect_right(self.places, largest)
         if low == 0 and high == len(self.places):
             return counts, ()
@@ -103,6 +104,7 @@ class Spread(NamedTuple):
 
     def dense(self, counts: npt.NDArray[np.float64]) -> Buckets:
         """Return counts as the buckets of a point."""
+        # signs[0] has what is positive, signs[1] what is negative.
         zero, signs = 0.0, ({}, {})  # type: tuple[float, tuple[dict[int, float], dict[int, float]]]
         for (sign, signed), count in zip(self.places, counts.tolist(), strict=True):
             if not sign:
@@ -160,6 +162,8 @@ def _spread(low: float, high: float) -> tuple[float, Shares, Shares]:
     """Return the share of (low, high] at zero, and of each exponential bucket below and above it."""
     width = high - low
     if width <= 0:
+        # No width: what lies beyond the last bound, or below a first one that is not positive, is taken to be at it
+        # (`_ends`).
         point = ((_index(abs(high)), 1.0),) if high else ()
         return (0.0 if high else 1.0), (point if high < 0 else ()), (point if high > 0 else ())
     below, at_below = _part(max(0.0, -high), max(0.0, -low), width)

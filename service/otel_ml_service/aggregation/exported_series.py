@@ -77,6 +77,7 @@ class ExportedSeries:
         # Nearly always it is the set of the step before, of which the JSON form is there.
         if exported != self._last[0]:
             self._last = exported, json.loads(plain_json(to_plain(exported)))
+        # Compared in the JSON form: the sets of a block that was read back are lists.
         plain = self._last[1]
         sets, runs = block["sets"], block["runs"]
         number = sets.index(plain) if plain in sets else len(sets)
@@ -105,6 +106,7 @@ class ExportedSeries:
 
 def _with(runs: list[list[int]], step: int, number: int) -> list[list[int]]:
     """Return runs of steps, ascending, in which `step` has the set `number`."""
+    # All others without `step`: of a run around it both sides are left, [0, 9] without 4 is [0, 3] and [5, 9].
     found = [[step, step, number]]
     for first, last, other in runs:
         beside = (first, min(last, step - 1)), (max(first, step + 1), last)

@@ -21,6 +21,7 @@ NOT_KILLED = "Not killed: what it sent last has come later."
 """Names of the texts, of who was killed the second; behind it `/rank_3` of others than rank 0."""
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
+# Files of installed packages and of Python itself: which line of the program called them says more.
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|python3(?:\.\d+)?)[/\\]|^<frozen ")
 
 _LONGEST = 300

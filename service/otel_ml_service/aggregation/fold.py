@@ -82,6 +82,7 @@ def layers(rows: Rows) -> Iterator[tuple[Ints, Ints]]:
     """
     if rows.rectangular:
         if rows.columns:
+            # All columns have equally many rows, which stand in the order of the columns: nothing is to be sorted.
             yield np.arange(rows.columns), np.arange(len(rows.column)).reshape(-1, rows.columns)
         return
     order = np.argsort(rows.column, kind="stable")
@@ -89,6 +90,7 @@ def layers(rows: Rows) -> Iterator[tuple[Ints, Ints]]:
     starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
     for height in np.unique(counts[counts > 0]):
         chosen = np.flatnonzero(counts == height)
+        # [height, chosen]: of each of these columns the numbers of its rows, in fold order, for the sort is stable.
         yield chosen, order[starts[chosen] + np.arange(height)[:, None]]
 
 
@@ -117,6 +119,7 @@ def _fold_block(block: Floats, wanted: Collection[int]) -> Floats:
         block = _without_empty(block)
     count, total = block[:, :, COUNT], block[:, :, SUM]
     out = np.full((block.shape[1], STATS), np.nan)
+    # Running totals, of which `_chan` takes those before each row.
     counts, sums = np.add.accumulate(count, axis=0), np.add.accumulate(total, axis=0)
     out[:, COUNT], out[:, SUM] = counts[-1], sums[-1]
     if MIN in wanted:

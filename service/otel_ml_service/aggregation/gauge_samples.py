@@ -66,6 +66,7 @@ class GaugeSamples:
             self._count += len(points.series)
             self._forget_oldest()
             before = _newest_in(closed or (), place, shape)
+        # A sample that comes late does not take the place of a newer one.
         newest = before if before is not None and before.time_ns > time_ns else _Newest(time_ns, points)
         self._newest[key] = newest
         if before is None or closed is None:
@@ -100,6 +101,7 @@ def newest_samples(pieces: Sequence[Piece]) -> Sequence[Piece]:
     for number, piece in enumerate(pieces):
         if piece.meter is not None:
             meters.setdefault((piece.source.number, piece.meter, piece.reduction), []).append(number)
+    # A meter with one piece in the step has nothing newer: where all have one, the pieces stay as they are.
     several = [numbers for numbers in meters.values() if len(numbers) > 1]
     if not several:
         return pieces

@@ -43,6 +43,7 @@ class Incarnations:
         if after is None:
             before = writers.predecessor(writer)
         else:
+            # Its successor was heard before it, and knows who came before both.
             before = None if after.before is None else writers[after.before]
         ordinal = self._with_its_like(writer, before, stream, step)
         if ordinal is None:
@@ -95,6 +96,7 @@ class Incarnations:
             first = self._first(other, stream)
             if first is None or first > step:
                 continue
+            # One of the two was over before the other began.
             if (is_over and writers.began_after(other, writer)) or self._was_over(other, writer, stream, step):
                 continue
             former = writers.predecessor(other)

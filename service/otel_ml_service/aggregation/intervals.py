@@ -75,6 +75,7 @@ class IntervalSet:
             >>> seen.pairs()
             [(1, 7), (9, 10)]
         """
+        # An empty set: below `first`, and not right below it, so that an interval of its own begins.
         last = self._highs[-1] if self._highs else first - 2
         if first <= last:
             return False
@@ -87,6 +88,7 @@ class IntervalSet:
 
     def any_between(self, low: int, high: int) -> bool:
         """Whether a number lies strictly between `low` and `high`."""
+        # The first interval that ends above `low`.
         place = bisect_left(self._highs, low + 1)
         return place < len(self._lows) and max(self._lows[place], low + 1) < high
 

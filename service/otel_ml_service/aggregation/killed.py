@@ -88,6 +88,7 @@ def _last_step(state: WriterState, streams: StepStreams) -> int | None:
     progress = state.progress.get(number)
     if progress is None or progress.current is not None:
         return None if progress is None else progress.current
+    # It has left: `Progress.leave` has forgotten its current step, but not the last one that it was done with.
     if progress.done_through < 0:
         return progress.first
     later = (

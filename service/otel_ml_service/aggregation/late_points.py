@@ -97,7 +97,10 @@ class LatePoints:
         window = self._closed.take(attempt, step) if step <= attempt.horizon else None
         if window is None:
             window = self._run.new_window(attempt, step)
+            # Nothing of it was exported: no value that comes now counts as amended.
             window.publish_nothing()
+            # It may have had fold state that is gone. Of a series that was exported then, the late points alone would
+            # give a value of a part of its records.
             if step <= attempt.horizon:
                 window.forget(self._closed.exported(attempt, step))
             attempt.note_step(step)
@@ -181,6 +184,7 @@ class LatePoints:
 
     def refuse(self, attempt: Attempt, writer: int) -> None:
         """Take what waited for a writer that turned out to be no restart as that of any other: some is too late."""
+        # Where nothing is forgotten (an empty set), all points can be taken.
         for window in [window for window in attempt.retained.values() if window.forgotten is None or window.forgotten]:
             mine = window.of(writer)
             parts = [self._parted(window, piece) for piece in mine]
@@ -237,6 +241,7 @@ class LatePoints:
         before = window.exported or {}
         changed = {name: value for name, value in row.values.items() if not _same(before.get(name), value)}
         stream.tally.correct(sum(name in before for name in changed))
+        # Before `publish`, which sets `waiting` to 0.
         stream.tally.close(window.waiting)
         window.publish(row.values)
         run.touch(attempt, window)
@@ -271,6 +276,7 @@ class LatePoints:
     def _let_go(self, attempt: Attempt, step: int) -> None:
         window = attempt.retained[step]
         if window.late_since is not None:
+            # On the disk nothing waits: its correction goes out first.
             self._export(attempt, window)
         attempt.let_go(step)
         if not window.pieces:

@@ -106,6 +106,7 @@ class Ledger:
     def recorded(self) -> int:
         """Values the user recorded, as far as is known."""
         if not self.ahead and not self.said_ahead:
+            # Totals come every 5 s (docs/protocol.md §4.7): more may have arrived since the last ones.
             return max(self.said[1].recorded, self.before[1] + self.since[1])
         newest = max((totals.recorded for totals, _ in self.said_ahead.values()), default=self.said[1].recorded)
         return max(newest, self.arrived.values)
@@ -173,6 +174,7 @@ def _everything(totals: Totals) -> Amount:
 def _difference(totals: Totals, arrived: Amount) -> Amount:
     """Return what of the totals did not arrive; of a writer that does not say its values, a point is one."""
     points = max(0, totals.points - arrived.points)
+    # Points decide whether something is missing, values say how much of it (docs/protocol.md §6.5).
     values = points if totals.values is None else max(0, totals.values - arrived.values) if points else 0
     events = 0 if totals.events is None else max(0, totals.events - arrived.events)
     return Amount(points, values, events)

@@ -51,6 +51,7 @@ def lost_of(run: RunState, writers: Iterable[WriterState], *, at_end: bool) -> d
     lost: dict[str, int] = {"too_late": run.too_late}
     lost |= run.left_out
     for writer in writers:
+        # Of all others nothing is known to be lost while the run goes on.
         if writer.shutdown_message is not None or writer.ledger.is_short or at_end:
             for reason, count in _of_writer(writer, at_end=at_end).items():
                 lost[reason] = lost.get(reason, 0) + count
@@ -86,6 +87,7 @@ def _of_writer(writer: WriterState, *, at_end: bool) -> Mapping[str, int]:
     dropped, given_up = writer.shutdown_message.dropped or {}, writer.shutdown_message.given_up or {}
     # What was dropped before it was sent is in values; what was given up afterwards is in points, and is divided.
     before_sending = {reason: count - given_up.get(reason, 0) for reason, count in dropped.items()}
+    # Added up, Counters leave out what is not positive.
     return Counter(found) + Counter(before_sending) + Counter(_shares(losses.given_up, given_up))
 
 
@@ -96,6 +98,7 @@ def _losses(writer: WriterState, *, at_end: bool) -> _Losses:
     if not at_most.points:
         return _Losses(0, 0, events)
     told = sum(_explanations(writer).values())
+    # A writer tells what it gave up in points: values in the same proportion.
     given_up = at_most.values * min(told, at_most.points) // at_most.points
     return _Losses(given_up, max(0, settled.values - given_up), events)
 
@@ -127,6 +130,7 @@ def _shares(values: int, by_reason: Mapping[str, int]) -> dict[str, int]:
 def say_missing(run: RunState, writer: WriterState) -> None:
     """Say once, while the run goes on, that something of a writer does not arrive."""
     losses = _losses(writer, at_end=False)
+    # What was rejected is counted in items of any kind: these may be among them, and were said.
     if losses.events and not run.rejected:
         run.output.say(
             "events-never-arrived", f"{_EVENTS} do not arrive: more of them was sent than was received. {_DO}"
@@ -186,6 +190,7 @@ def _untold(writer: WriterState) -> int:
     ledger, missing = writer.ledger, 0
     if ledger.begins_anew:
         return 0
+    # Totals at 4, received 1 to 4 and 9 to 12: 5 to 8 are missing.
     end = max(ledger.said[0], *ledger.said_ahead, 0)
     for first, last in writer.received:
         missing += max(0, first - end - 1)

@@ -123,6 +123,7 @@ def _from_3(state: State) -> Iterator[tuple[str, bytes]]:
             yield key, plain_json({**json.loads(data), "forgotten": [], "chunks": chunks[rest]})
         elif kind == "lane":
             attempt = json.loads(data)
+            # What was exported at closed steps up to the horizon was not kept in that form.
             yield key, plain_json({**attempt, "unknown": attempt["horizon"]})
         elif kind == "track":
             streams.append(json.loads(data))
@@ -223,6 +224,7 @@ def _from_11(state: State) -> Iterator[tuple[str, bytes]]:
 def _as_columns(meter: tuple[Any, ...], number: int, streams: Sequence[list[Any]]) -> bytes:
     names, starts, times, stats, buckets, received = zip(*streams, strict=True)
     head = plain_json([meter, number, names])
+    # Of each stream so many statistics: what an older version did not keep is NaN.
     kept = [value for row in stats for value in (*row, *[math.nan] * _STATISTICS)[:_STATISTICS]]
     numbers = struct.pack(f"<{len(names)}Q", *starts) + struct.pack(f"<{len(names)}q", *times)
     numbers += struct.pack(f"<{len(kept)}d", *kept) + struct.pack(f"<{len(names)}d", *received)

@@ -67,6 +67,7 @@ class Parameters:
                 continue
             if owner is not None:
                 self._compare(path, owner, said, event)
+                # A lower (role, rank) has set it, and that one counts.
                 if owner[:2] < said[:2]:
                     continue
             if owner is None or owner.text != text:
@@ -127,6 +128,7 @@ def _insert(into: dict[str, JsonValue], path: Path, value: JsonValue) -> None:
     for key in path[:-1]:
         below = level.setdefault(key, {})
         if not isinstance(below, dict):
+            # `a` was a value, and `a.b` comes: the group takes the place of the value.
             below = level[key] = {}
         level = below
     level[path[-1]] = value

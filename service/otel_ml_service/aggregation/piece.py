@@ -99,6 +99,7 @@ class Piece(NamedTuple):
     def some(self, rows: list[int], shape: Shape | None = None) -> Piece:
         """Return the piece with only these rows; `shape` where they have been interned."""
         some = self.partials.some(rows)
+        # Number -1 is of no shape of the run: a piece that is kept has to be given an interned one.
         return self._replace(shape=shape or Shape(-1, some.series), partials=some, newest_ns=some.newest_ns)
 
 

@@ -54,6 +54,7 @@ class PointIdentities:
         """
         moments = list(zip(starts_ns, times_ns, strict=True))
         digests = {moment: _of_moment(step, *moment) for moment in set(moments)}
+        # An SDK stamps all points of an export alike: one digest then, which numpy mixes with that of each series.
         joined = b"".join([digests[moment] for moment in moments] if len(digests) > 1 else digests.values())
         mixed = (self._of_shape(place, shape) ^ np.frombuffer(joined, np.uint8).reshape(-1, SIZE)).tobytes()
         return [mixed[start : start + SIZE] for start in range(0, len(mixed), SIZE)]

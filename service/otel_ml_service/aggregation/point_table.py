@@ -102,9 +102,11 @@ class Table(NamedTuple):
         """Split each column by `label`; return the rows, and the (old column, label) of each new column."""
         rows = self.rows
         if distinct:
+            # Each row is a column of its own: nothing is to be sorted.
             alone = rows._replace(column=np.arange(len(label)), columns=len(label), rectangular=True)
             return alone, rows.column, label
         width = int(label.max(initial=0)) + 1
+        # One number for each (column, label), which is divided into both again.
         keys, column = np.unique(rows.column * width + label, return_inverse=True)
         return rows._replace(column=column, columns=len(keys), rectangular=False), keys // width, keys % width
 
@@ -112,6 +114,7 @@ class Table(NamedTuple):
 def _edge_rows(rows: Rows, *, last: bool, in_pairs: Flags | None = None) -> Ints:
     """Return the number of each column's first or last row, of a pair that of the half which is meant."""
     chosen = np.zeros(rows.columns, dtype=np.int64)
+    # Of a column's rows the one that is meant, the one beside it, and which of a row's two times says when that was.
     edge, beside, moment = (-1, -2, 1) if last else (0, 1, 0)
     for columns, index in layers(rows):
         chosen[columns] = index[edge]
@@ -155,6 +158,7 @@ def tabulate(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> Table:
         np.repeat(np.array([piece.source.rank for piece in places], dtype=np.int64), sizes),
         np.concatenate([(begins + columns[id(piece.shape)]).reshape(-1) for piece in places]),
         len(windows) * len(numbers),
+        # All pieces have each series once: row r is of column r % columns.
         distinct and len(columns) == 1,
     )
     order, moments = _families(numbers)

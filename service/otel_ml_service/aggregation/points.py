@@ -273,6 +273,7 @@ class Layout:
 
 def _words(data: bytes) -> Ints:
     """View every byte as the first one of a 64-bit number."""
+    # A stride of one byte: numbers that overlap, of which those at known offsets are read.
     words: Ints = np.ndarray((max(0, len(data) - 7),), "<i8", data, 0, (1,))
     return words
 

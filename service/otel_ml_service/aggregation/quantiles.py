@@ -73,6 +73,7 @@ class Distribution:
             if self.total > 0 and rank > self.records - lost:
                 return math.inf
             if self.total < 0:
+                # -Inf is smaller than all that is in buckets.
                 if rank <= lost:
                     return -math.inf
                 rank -= lost
@@ -100,6 +101,7 @@ class Distribution:
     @property
     def nonfinite(self) -> int:
         """Records that are in no bucket."""
+        # Explicit buckets are spread over exponential ones in shares, which add up to a whole number but for rounding.
         return self.records - round(self.zero + sum(self.positive.values()) + sum(self.negative.values()))
 
     def bins(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -275,6 +277,7 @@ def narrowed(buckets: Buckets, low: float, high: float) -> Buckets:
     for place, count in places.items():
         inside = min(max(place, least), largest)
         kept[inside] = kept.get(inside, 0) + count
+    # From places to indices again: of each sign its lowest one, and the counts from there on.
     sides = [{sign * index: count for (of, index), count in kept.items() if of == sign} for sign in (1, -1)]
     positive, negative = ((min(side, default=0), tuple(side.get(i, 0) for i in _span(side))) for side in sides)
     return Buckets(buckets.scale, kept.get(_ZERO, 0.0), *positive, *negative)
@@ -345,6 +348,7 @@ def difference(whole: Buckets, before: Buckets) -> Buckets:
         for into, buckets in ((now, whole), (then, before)):
             offset, counts = getattr(buckets, f"{sign}_offset"), getattr(buckets, sign)
             _pour(into, offset, counts, buckets.scale - scale)
+        # Never negative: a bucket that has fewer records than before counts as one without new ones.
         left = {index: count - then.get(index, 0) for index, count in now.items() if count > then.get(index, 0)}
         signs.append((min(left, default=0), tuple(left.get(index, 0) for index in _span(left))))
     (positive_offset, positive), (negative_offset, negative) = signs
@@ -355,6 +359,7 @@ def difference(whole: Buckets, before: Buckets) -> Buckets:
 def _pour(into: dict[int, float], offset: int, counts: tuple[float, ...], shift: int) -> None:
     for index, count in enumerate(counts, offset):
         if count:
+            # 2^shift neighbors become one; a shift rounds down, which is right for negative indices, too.
             key = index >> shift
             into[key] = into.get(key, 0) + count
 
@@ -376,6 +381,7 @@ def _span(buckets: dict[int, float], *, reverse: bool = False) -> range:
 def _boundary(index: int, scale: int) -> float:
     """base^index, where base = 2^(2^-scale), kept within the finite doubles."""
     exponent = index * 2.0**-scale
+    # 2^-1074 is the smallest double above 0, 2^1024 the first power that is none.
     return 2.0**exponent if -1074 <= exponent < 1024 else (math.ulp(0.0) if exponent < 0 else 1.7976931348623157e308)
 
 

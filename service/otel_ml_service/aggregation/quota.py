@@ -78,6 +78,7 @@ class Quota:
                 "of a name or an attribute?",
             )
             return sorted(set(range(len(shape.series))).difference(beyond))
+        # Only a shape of which all was taken is remembered: what is beyond the limit is counted whenever it comes.
         if len(self._whole) >= MAX_SHAPES:
             self._whole.clear()
         self._whole.add((role, shape.number))

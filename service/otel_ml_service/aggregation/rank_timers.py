@@ -115,6 +115,7 @@ class RankTimers:
         phases = self._phases(pieces)
         column_of, row_of = ({key: place for place, key in enumerate(keys)} for keys in (phases, ranks))
         names_of = [self._timers(piece.shape) for piece in pieces]
+        # [points]: the phase of each, -1 for what is not a timer.
         column = np.array([column_of[name] if name else -1 for names in names_of for name in names], dtype=np.int64)
         rows = np.repeat([row_of[piece.source.rank] for piece in pieces], [len(names) for names in names_of])
         timed = column >= 0
@@ -126,6 +127,7 @@ class RankTimers:
 
         Whoever does something between two steps is late in the next one, where the others wait.
         """
+        # Ranks that sent the same shapes have the same timers: each combination of shapes is looked at once.
         shapes_of: dict[int, tuple[int, ...]] = {}
         for piece in pieces:
             rank = piece.source.rank
@@ -160,6 +162,7 @@ class RankTimers:
         if found is None:
             if len(self._amounts) >= _MAX_SHAPES:
                 self._amounts.clear()
+            # A metric of `mean,last` is two points, a Histogram and a Gauge: the Gauge would be counted once more.
             moments = {key.name for key in shape.series if key.kind == "moments"}
             found = self._amounts[shape.number] = tuple(
                 (place, key.name)

@@ -68,6 +68,7 @@ class RecentIdentities:
         if self._began is None:
             self._began = now
         elif now - self._began >= self._span_s or len(self._young) >= self._most:
+            # First: what is fresh belongs to the generation that ends.
             self._put_away()
             self._old, self._young = self._young, set()
             self.generation += 1

@@ -95,6 +95,7 @@ def reduce_windows(reduction: Reduction, windows: Sequence[Sequence[Piece]]) -> 
         table = table._replace(rows=weighed(table.rows))
     if reduction.within is not None:
         table = _combined_within(table, REDUCTIONS[reduction.within])
+    # Once, with the statistics that any of the reductions needs.
     folded = fold_rows(table.rows, frozenset[int]().union(*map(columns_of, reduction.rows)))
     results = [Reduced() for _ in windows]
     distributions = _Distributions(table)
@@ -164,6 +165,7 @@ def _geomean(folded: Floats) -> Picked:
     over = np.where(np.isnan(weights), folded[:, COUNT], weights)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         mean = np.exp(logs / over)
+    # `fmin` and `fmax` pass over NaN: extremes that are not known bound nothing.
     between = np.fmax(np.fmin(mean, high), low)
     return np.where(np.isnan(mean) | (low < 0.0), np.nan, between), present & (over != 0.0)
 
@@ -227,6 +229,7 @@ def _ordered(table: Table, edge: str) -> Found:
     stat_time = 1 if edge == "last" else 0
     for columns, index in layers(rows):
         moments = rows.times[index, stat_time]
+        # Both take the first of equal times, and rows are in the order of ranks.
         best = (np.argmax if edge == "last" else np.argmin)(moments, axis=0)
         chosen = np.take_along_axis(index, best[None, :], axis=0)[0]
         # Of several records in one point nobody knows which came last: the series has no value then.
@@ -308,6 +311,7 @@ def _buckets_of(table: Table, row: int, count: float, total: float) -> Buckets |
 
 
 def _spread_buckets(result: Reduced, value: Value, distribution: Distribution, across: str) -> None:
+    # A lower scale has wider buckets: the quantile may be further off than 0.6 %.
     result.coarse += distribution.scale < FULL_SCALE
     if is_quantile(across):
         result.values.append(value._replace(value=distribution.quantile(quantile_of(across))))

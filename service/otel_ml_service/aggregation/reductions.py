@@ -83,6 +83,7 @@ class Reductions:
         self.changed = False
         self.revision = 0
         self._seen: set[tuple[int, Reduction]] = set()
+        # From here on caches of what was said, which `_forget` empties.
         self._plans: dict[tuple[int, Reduction], Sequence[Part]] = {}
         self._used: dict[str, Reduction] = {}
         self._contradictions: dict[str, bool] = {}
@@ -118,6 +119,7 @@ class Reductions:
         self._forget()
         news = [self._news(name, None) for name in self.sent if declared.fits_as_glob(name)]
         own = self._news(declared.pattern, self._contradicted(declared.pattern, declared.reduction))
+        # `*` and `?` may be part of the name of a metric that somebody records: it is found by its name then.
         is_glob = bool(set("*?") & set(declared.pattern)) and declared.pattern not in self.sent
         news.append(own._replace(counts=str(self.used(declared.pattern)) if is_glob else None))
         return [one for one in news if one.tells]
@@ -154,6 +156,7 @@ class Reductions:
         """Return what was sent and declared of a metric, in an order that does not depend on who was first."""
         said = {declared.reduction: rank for declared, rank in self.declared.items() if declared.pattern == name}
         said |= self.sent.get(name, {})
+        # What somebody asked for has an empty `unsaid`, and comes before defaults.
         return dict(sorted(said.items(), key=lambda item: (item[0].unsaid, str(item[0]))))
 
     def _contradicted(self, name: str, reduction: Reduction) -> tuple[str, int] | None:
@@ -195,6 +198,7 @@ class Reductions:
         known = self._contradictions.get(name)
         if known is None:  # asked of each value of each row
             parts = [one.explicit for one in self._said(name)]
+            # Two values of one part, be it across, within or over; None is a part that nobody named.
             known = any(len({part[place] for part in parts} - {None}) > 1 for place in range(3))
             self._contradictions[name] = known
         return known

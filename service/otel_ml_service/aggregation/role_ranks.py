@@ -40,8 +40,10 @@ def ranks_heard(writers: Iterable[WriterState]) -> RanksHeard:
     for role, size in sizes.items():
         if role not in counted:
             launch = _launch_of((one.writer for one in newest), role, size)
+            # Roles of one launch count once, together.
             counted |= launch.keys()
             ranks = len(own[role].union(*launch.values()))
+            # Where nobody says a world size it is 1 here, and more ranks may have been heard.
             heard, expected = heard + ranks, expected + max(ranks, size)
     return RanksHeard(heard, expected)
 

@@ -163,11 +163,13 @@ class RunEnd:
         return heard >= expected
 
     def _close_all(self) -> None:
+        # First: an attempt closes nothing while an undecided restart holds it.
         self._steps.attempt_assignment.settle(at_end=True)
         self._steps.settle()
         for attempt in list(self._run.step_streams):
             while attempt.order and attempt.stream.axis != WAITING_AXIS:  # what waits there is put beside these
                 self._steps.close_oldest(attempt)
+        # When all rows have closed: what waits is put beside these, as late points, which go out last.
         self._steps.stepless.flush()
         self._steps.late.export_all()
 

@@ -92,6 +92,7 @@ class RunEvents:
         checksum = said.get("ml.artifact.sha256")
         path_in = _relative(str(said.get("ml.artifact.path_in") or said.get(keys.NAME) or "artifact"))
         content = _content(event)
+        # `seq` 0: it is numbered when it is appended, which is later where its file has to be looked for.
         artifact = Artifact(
             seq=0,
             time=event.time_ns / 1e9,

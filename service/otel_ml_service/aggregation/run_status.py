@@ -40,6 +40,7 @@ def status_of(
     totals.refresh()
     is_over = state != "running"
     live, left = run.live(), totals.states(totals.left)
+    # Those that died without a shutdown message have left, too, and say nothing of what recording cost.
     gone = [(one, one.shutdown_message) for one in left if one.shutdown_message and one.native and not one.child]
     # Whose shutdown message was heard last: whoever asked before that was told that others are live, and did not wait.
     last = max(gone, key=lambda each: (each[0].heard_at, each[1].time_ns), default=None)

@@ -45,6 +45,7 @@ class SeriesBudget:
         if known is None:
             allowed = any(fnmatchcase(name, glob) for glob in self._settings.scraped_allow)
             known = allowed and not any(fnmatchcase(name, glob) for glob in self._settings.scraped_deny)
+            # Names beyond that are matched each time they come, so that names without end do not fill memory.
             if len(self._wanted) < self._settings.scraped_series:
                 self._wanted[name] = known
         return known

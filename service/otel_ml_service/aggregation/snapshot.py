@@ -104,6 +104,7 @@ class Snapshot:
             run.output.note_committed()
             out["said"] = plain_json(list(run.output.said))
         out.update(self._compared())
+        # Last: what is written above has put entries there, too.
         out.update(run.disk.hand_out())
         return out
 
@@ -204,6 +205,7 @@ class Snapshot:
             entries.setdefault(kind, {})[rest] = state[key]
         for number, data in entries.get("writer", {}).items():
             restore_writer(self._run, json.loads(entries["who"][number]), json.loads(data))
+        # `add` took each of them for new, and all of them are stored.
         self._run.writers.described.clear()
         for number, data in entries.get("shape", {}).items():
             series = tuple(SeriesKey(name, pairs(attributes), kind) for name, attributes, kind in json.loads(data))
@@ -213,6 +215,7 @@ class Snapshot:
             restore_stream(self._run, json.loads(data))
         for data in entries.get("lane", {}).values():
             restore_attempt(self._run, json.loads(data))
+        # Points are on the disk; of a state of a former version they are in what was converted, and not written yet.
         self._restore_windows(entries.get("unit", {}), lambda key: state.get(key) or self._run.disk.get(key))
         self._restore_rest(entries)
         run = json.loads(state["run"])

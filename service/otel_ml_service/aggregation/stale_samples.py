@@ -28,6 +28,7 @@ class StaleSamples:
         stream = attempt.stream
         consumed = _consumed(stream, values)
         ordinal, watch = self._watches.get((stream.role, stream.axis), (attempt.ordinal, None))
+        # An older attempt may still close steps: they say nothing of who is stale now.
         if not consumed or attempt.ordinal < ordinal:
             return {}
         if watch is None or attempt.ordinal > ordinal:

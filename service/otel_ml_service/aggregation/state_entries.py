@@ -97,6 +97,7 @@ def restore_writer(run: RunState, who: list[Any], entry: list[Any]) -> None:
     stands["progress"] = {attempt: _restored_progress(values) for attempt, *values in every_progress}
     state.restore(stands)
     state.ledger.restore(ledger)
+    # Behind `restore`, for what follows looks at what that has set.
     if state.native:
         run.know_as_ours(state)
     run.writers.recall(state)

@@ -143,6 +143,7 @@ class Attempt:
         self.stream = stream
         self.ordinal = ordinal
         self._open, self._retained = StepWindows(), StepWindows()
+        # The dictionaries themselves: `StepWindows` alone changes them, and with them what they weigh.
         self.open: Mapping[int, StepWindow] = self._open.windows
         self.retained: Mapping[int, StepWindow] = self._retained.windows
         self.order: list[int] = []
@@ -211,6 +212,7 @@ class Attempt:
         """Take the oldest open window out, and learn from how long it took."""
         self.ask_everybody()
         window = self._open.take(self.order.pop(0))
+        # The first close has none before it that it could be measured from.
         if self.closes:
             self.intervals = [*self.intervals, active - self.closed_at][-INTERVALS:]
         self.closed_at = active
@@ -387,6 +389,7 @@ class StepStreams:
         """Return the stream's steps of the attempt `ordinal`, known or new."""
         found = stream.attempts.get(ordinal)
         if found is None:
+            # Attempts are never removed: their count is the next number.
             found = Attempt(len(self.all), stream, ordinal)
             stream.attempts[ordinal] = self.all[found.number] = found
         return found

@@ -154,6 +154,7 @@ class StepWindow:
 
     def hear_watermark(self, writer: int, points: int, seq: int) -> None:
         """Note how many points a writer says it sent; it may say so again, with more."""
+        # The largest one counts (docs/protocol.md §4.6): they may arrive in another order than they were sent.
         former_points, former_seq = self.watermarks.get(writer, (0, 0))
         self.watermarks[writer] = (max(former_points, points), max(former_seq, seq))
 
@@ -211,6 +212,7 @@ class StepWindow:
         """Give up late pieces of one writer that were not exported."""
         self.remove(pieces)
         self.waiting -= sum(len(piece.partials.series) for piece in pieces)
+        # There is one: only what a writer has in the window is withdrawn.
         self.missing.discard(pieces[0].source.number)
         if self.waiting <= 0:
             self.waiting, self.late_since = 0, None

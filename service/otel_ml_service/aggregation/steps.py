@@ -88,6 +88,7 @@ class Steps:
         """Note that a writer is done with a step."""
         step = watermark.step
         attempt = self.attempt_assignment.attempt(writer, watermark.axis, step, watermark.seq)
+        # A later attempt does the step: nobody waits here for its end.
         if attempt.is_fenced(step):
             return
         progress = self._progress(writer, attempt)
@@ -204,6 +205,7 @@ class Steps:
             values[published_name(stream.role, stream.axis, RESERVED_PREFIX + name)] = float(count)
         if stream.axis == DEFAULT_AXIS:
             run.training.note(stream.role, attempt.ordinal, window.step, time_ns)
+        # Of the points alone: a correction is compared with what they gave, not with what was found and counted beside.
         window.publish(row.values)
         emit_values(run.output, attempt, window, row, values, writers_missing=len(absent))
         emit_histograms(run.output, stream, window, row)
@@ -275,6 +277,7 @@ class Steps:
     def _is_known(last: dict[tuple[int, int], int], attempt: Attempt, window: StepWindow, writers: list[int]) -> bool:
         """Whether it was so of all of them shortly before: who lags holds each step, and was named at the first."""
         places = [(attempt.number, writer) for writer in writers]
+        # Who was never named counts as one that was named long ago.
         newest = min(last.get(place, window.step - _CAUGHT_UP) for place in places)
         last.update(dict.fromkeys(places, window.step))
         return window.step - newest < _CAUGHT_UP

@@ -127,6 +127,7 @@ class Stragglers:
         watch = self._watches.get((stream.role, stream.axis))
         if watch is None or (watch.closes < PUBLISHED_EVERY and not at_end) or not (watch.is_news or watch.is_unlinked):
             return
+        # Spans are looked up in any case: a link that is found is news as well.
         is_news = self._link_the_rest(stream, watch) or watch.is_news
         watch.tell()
         if not is_news:

@@ -167,6 +167,7 @@ class StreamTable:
     def note_written(self) -> None:
         """Take what it has for what is stored."""
         self._changed.clear()
+        # Divided and rounded up: the last entry may not be full.
         self.written = -(-len(self.names) // CHUNK)
 
     def restore(self, chunk: int, keys: Sequence[SeriesKey], latest: Latest) -> None:

@@ -88,6 +88,7 @@ class Summaries:
                 continue
             if sentence := changed(str(said)):
                 self._output.say_first("name-changed", sentence)
+            # As rank 0 has it: what other ranks say is compared under that name.
             name = item_name(writer.role, None, str(said), 0, with_role=writer.with_role)
             if not self._keep(name, (writer.role, writer.rank), event.time_ns, float(value)):
                 at_once[_apart(name, writer.rank) if writer.rank else name] = float(value)
@@ -135,6 +136,7 @@ class Summaries:
                 return False
             self._held += 1
             final = self._finals.setdefault(name, _Final())
+        # Older than its last word: there is room, and nothing to be kept.
         elif final.said[who][0] > time_ns:
             return True
         final.hear(who, time_ns, value)

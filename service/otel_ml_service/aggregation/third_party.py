@@ -82,6 +82,7 @@ class ThirdParty:
             return
         times = sent.partials.last_times()
         if run.origin_ns is None:
+            # The first point stands for all: an SDK stamps those of an export alike.
             run.begin_time(self._origin(sent.starts[rows[0]], times[rows[0]]))
         unknown = self._unknown(writer, sent, axis, shape, rows, times)
         tally.repeat(len(rows) - len(unknown))
@@ -100,6 +101,8 @@ class ThirdParty:
     def _admitted(self, writer: WriterState, sent: ThirdPartyPoints, shape: Shape, tally: Tally) -> list[int]:
         """Return the rows that there is room for."""
         role, every = writer.writer.role, list(range(len(shape.series)))
+        # What has a step is within the limit of the run's own series; what has none has a budget beside it
+        # (docs/protocol.md §4.11).
         if sent.step is not None:
             rows = self._quota.rows(role, shape, sent)
             return every if rows is None else rows
@@ -144,6 +147,7 @@ class ThirdParty:
         """Return what rows say that was not known: without those that hold no record, or were sent again."""
         fresh = self._fresh(writer, sent, shape, rows)
         again = self._sent_again(writer, sent, axis, shape)
+        # Each of these is one value, so none of them is empty.
         if again is None and fresh.partials.is_lone:
             return fresh.partials
         kept = fresh.partials.stats[:, COUNT] != 0
@@ -178,6 +182,7 @@ class ThirdParty:
         if not rows:
             return Fresh(rows, sent.partials.some(rows))
         if sent.temporality == "cumulative" or _is_added_up(sent):
+            # Once: what follows reads the columns several times, and a message would be read anew for each.
             sent = sent._replace(partials=sent.partials.unpack())
         if _is_added_up(sent):
             return self.streams.levels(writer.number, sent, shape, rows)
@@ -215,6 +220,7 @@ class ThirdParty:
         kind = _kind_of(sent)
         if not sent.is_rate and series[0].kind == kind:
             return series
+        # An id may have gone over to another tuple, so the tuple that had it is kept and compared.
         known = self._in_rows.get(id(series))
         if known is None or known[0] is not series:
             if len(self._in_rows) >= _MAX_SHAPES:

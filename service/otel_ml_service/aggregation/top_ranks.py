@@ -77,6 +77,7 @@ class TopRanks:
 
     def _say(self, stream: StepStream, stretch: _Stretch, found: Sequence[Extreme]) -> None:
         """Name the ranks of the timer in which the slowest is furthest from the fastest, where that is news."""
+        # The first of both lists are the maximum and the minimum of a timer.
         firsts = {(one.timer, one.which): one for one in found if one.place == 1}
         timers = dict.fromkeys(one.timer for one in found)
         spread = {timer: firsts[timer, "slowest"].seconds - firsts[timer, "fastest"].seconds for timer in timers}

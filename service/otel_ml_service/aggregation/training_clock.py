@@ -61,6 +61,7 @@ class TrainingClock:
     def _forget(self, entries: int) -> None:
         """Forget the oldest ones; the next one begins a block."""
         del self._entries[:entries]
+        # Rounded up: where another role takes over, the last block is not full, and goes as well.
         self._first += -(-entries // _BLOCK)
         self._stored = max(0, self._stored - entries)
 

@@ -107,6 +107,7 @@ def decode_pieces(data: bytes, shape: Callable[[int], Shape], source: Callable[[
                 stats[:, :, column] = floats(rows, width)
             elif mode == _ONE:
                 stats[:, :, column] = 1.0
+        # Only now, when the sums are read.
         for column, mode in enumerate(header["columns"]):
             if mode == _SUM:
                 stats[:, :, column] = stats[:, :, SUM]

@@ -49,6 +49,7 @@ class WriterTotals:
 
     def refresh(self) -> None:
         """Count those again that changed since their state was committed."""
+        # New ones first, and in their order: `_note_member` and `_note_recorded` append them.
         new = range(len(self._members), len(self._writers))
         for number in (*new, *self._writers.dirty):
             state = self._writers[number]

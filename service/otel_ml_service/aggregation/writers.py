@@ -73,6 +73,7 @@ class Writers:
         """Number a new writer; it pools with its parent, as far as that is known."""
         parent = self._by_instance.get((writer.role, writer.parent)) if writer.parent is not None else None
         pool = pool or (parent.source.pool if parent is not None else writer.parent or writer.instance)
+        # Writers are never removed: their count is the next number, and the number is the place in `all`.
         state = WriterState(len(self.all), writer, pool, begins_anew=self.begins_anew)
         self.all.append(state)
         self.described.add(state.number)
@@ -147,6 +148,7 @@ class Writers:
 
         What is late, is late for all processes of a machine: a queue on the way makes none of them dead.
         """
+        # It has sent no heartbeat with the time of its boot: only the service's clock tells.
         if not state.boot_alive:
             return now - state.alive_at
         return self._newest_beat[state.writer.boot] - state.boot_alive
@@ -189,6 +191,7 @@ class Writers:
         That is known of two of one boot of a machine; of all others, who is heard later is younger.
         """
         found = None
+        # From the newest one back, as long as they began after it.
         other = self._newest.get((state.writer.role, state.writer.rank))
         while other is not None and other is not state and other.writer.boot == state.writer.boot:
             if not self.began_before(state, other):

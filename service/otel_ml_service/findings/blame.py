@@ -83,6 +83,7 @@ def without_containers(suspects: Flags, likely: Flags, extra: Floats, usual: Flo
     for row in np.flatnonzero(suspects.any(axis=1)).tolist():
         columns = np.flatnonzero(suspects[row] | likely[row])
         for outer in np.flatnonzero(suspects[row]).tolist():
+            # A phase is inside only of one that usually takes longer.
             inside = columns[usual[row, columns] < usual[row, outer]]
             kept[row, outer] = not (extra[row, inside] >= _EXPLAINED * extra[row, outer]).any()
     return kept

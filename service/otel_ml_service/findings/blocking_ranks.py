@@ -30,6 +30,7 @@ def blocking_ranks(now: StepTimers, before: StepTimers) -> dict[int, str]:
     column_of = {phase: column for column, phase in enumerate(now.phases)}
     row_of = {rank: row for row, rank in enumerate(now.ranks)}
     has = ~np.isnan(now.seconds)
+    # Phases that most ranks have finished: who lacks one of them is not just as far as all others.
     common = {phase for phase, column in column_of.items() if 2 * has[:, column].sum() > len(now.ranks)}
     found: dict[int, str] = {}
     for row_before, rank in enumerate(before.ranks):

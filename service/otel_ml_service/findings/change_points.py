@@ -165,6 +165,7 @@ def _following(series: Floats) -> float:
     """Return the correlation of neighbors in most short blocks, without what a line through 16 values hides of it."""
     if len(series) < _BLOCK:
         return 0.0
+    # Fewer than 8,192 blocks, evenly over the series: a long one need not be read whole.
     blocks = np.lib.stride_tricks.sliding_window_view(series, _BLOCK)[:: max(1, len(series) // 4096)]
     residuals, _ = _residuals(blocks, _BLOCK)
     usual = float(np.median(1 - _neighbors(residuals) / 2))
@@ -198,6 +199,7 @@ def _next_split(series: Floats, start: int, least: int, harder: float) -> _Split
     """
     lengths = [_AFTER, _FIRST, REFERENCE]
     for length, longer in zip(lengths, [*lengths[1:], len(series)], strict=True):
+        # As far as there is not room yet for a reference of the next length.
         end = min(start + longer + RECENT - 1, len(series))
         is_there = end - start >= length + RECENT
         found = _search(series[start:end], length, harder, only_far=length < least) if is_there else None
@@ -217,6 +219,7 @@ def _search(series: Floats, length: int, harder: float, *, only_far: bool) -> _S
         for row in np.flatnonzero(np.abs(shift) > least).tolist():
             at = _accepted(residuals[row], length, float(least[row]), harder, only_far=only_far)
             if at is not None:
+                # The line's value there: what it has less what it is off the line.
                 before = float(block[row, at] - residuals[row, at])
                 return _Split(first + row + at, first + row + length + RECENT - 1, before, float(scatter[row]))
             if length == REFERENCE and _follows_itself(residuals[row, :length]):
@@ -268,6 +271,7 @@ def _scatter(residuals: Floats, length: int) -> Floats:
 
 def _accepted(residuals: Floats, length: int, least: float, harder: float, *, only_far: bool) -> int | None:
     """Return where in the window the change is; None where it is none."""
+    # Turned so that the newest steps lie above the line.
     rises = np.copysign(1.0, np.median(residuals[length:])) * residuals
     reference, recent = rises[:length], rises[length:]
     is_far = np.median(recent) > _FAR * np.ptp(reference)

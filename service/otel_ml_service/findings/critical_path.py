@@ -98,6 +98,7 @@ def critical_path(
     pieces, waits = {one: _pieces(found, kinds) for one, found in spans.items()}, _Waits(spans, kinds)
     path: list[Segment] = []
     while now > begin:
+        # Each turn goes back in time: pieces begin, and others come, before `now`.
         piece = _piece_before(pieces[rank], now, begin)
         # Waiting is on the path since the other one came, and before that the other one is.
         came = None if piece.span is None else waits.of(piece.span, piece.start_ns, now)
@@ -145,6 +146,7 @@ def _joined(path: Iterator[Segment]) -> list[Segment]:
 def _pieces(spans: Sequence[Span], kinds: Mapping[str, TimerKind]) -> list[_Piece]:
     """Return the time of a rank in pieces without gaps, ascending."""
     timed = [span for span in spans if span.name != STEP and span.end_ns > span.start_ns]
+    # Of spans that begin at once the longest comes first: it is around the others.
     begun = sorted(timed, key=lambda span: (span.start_ns, -span.end_ns))
     steps = of_steps(spans)
     times = sorted({time for span in spans for time in (span.start_ns, span.end_ns)})
@@ -198,6 +200,7 @@ class _Waits:
         self._collectives: dict[str, list[Span]] = defaultdict(list)
         self._hands_on: dict[str, dict[int, list[Span]]] = defaultdict(lambda: defaultdict(list))
         for rank, spans in of_rank.items():
+            # In order, for `_partner` pairs the n-th message of one end with the n-th of the other.
             for span in sorted(spans, key=lambda one: one.start_ns):
                 if _waits(span.name, kinds) and _is_one_way(span.name):
                     self._hands_on[_direction(span.name)][rank].append(span)
@@ -237,6 +240,7 @@ class _Waits:
         partner = self._partners[key]
         if partner is None:
             return None
+        # Both ends have their messages in one order: the n-th that was sent is the n-th that was received.
         return _Came(partner, self._hands_on[_counterpart(name)][partner][own.index(span)].start_ns)
 
     def _matched(self, others: str, rank: int, own: Sequence[Span]) -> int | None:

@@ -64,6 +64,7 @@ class EvidenceMatrix:
         self._places: tuple[Places, Places] = (), ()
         self._is_whole = False
 
+    # Set by name, from `_FIELDS`: these lines only tell their type.
     evidence: Floats
     relief: Floats
     before: Floats
@@ -88,6 +89,7 @@ class EvidenceMatrix:
         if self._known == (ranks, phases):
             return False
         shape = len(self.ranks), len(self.phases)
+        # Phases first: where a first step is too large, it is ranks that are left out, not timers.
         for phase in phases:
             if phase not in self.phases and (len(self.phases) + 1) * max(len(self.ranks), 1) <= MAX_CELLS:
                 self.phases[phase] = len(self.phases)

@@ -72,6 +72,7 @@ def _distance(finding: Finding, span: Span) -> tuple[int, int, int]:
     # The phase of a timer with attributes goes on with these.
     is_other = span.name != finding.phase
     is_strange = is_other and not finding.phase.startswith(f"{span.name}/")
+    # 0 of its own timer, 1 of one whose attributes the phase names, 2 of another; last, the longest span of those.
     return is_other + is_strange, _steps_off(finding, span.step or 0), span.start_ns - span.end_ns
 
 

@@ -58,6 +58,7 @@ class Extremes:
         for phase in timers.phases:
             if (len(self._phases) + 1) * max(len(self._ranks), 1) <= MAX_CELLS:
                 self._phases.setdefault(phase, len(self._phases))
+        # So many rows and columns behind those that are there, of zeros.
         more = [(0, len(self._ranks) - len(self._sums)), (0, len(self._phases) - self._sums.shape[1])]
         self._sums, self._counts = np.pad(self._sums, more), np.pad(self._counts, more)
         known = [rank in self._ranks for rank in timers.ranks], [phase in self._phases for phase in timers.phases]

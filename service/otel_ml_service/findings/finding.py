@@ -168,6 +168,7 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
         finding.phase,
         finding.since,
         finding.last if finding.is_over else None,
+        # Of a load `given` says how much more it is: nobody is slow.
         round(finding.slowdown, 4) if measured and finding.kind != "load" else None,
         round(per_step_s, 6) if measured else None,
         round(finding.cost_s, 6) if measured else None,

@@ -71,6 +71,7 @@ def exposed(timers: StepTimers, parents: Mapping[str, str]) -> list[Exposed]:
         return []
     so_far = line.seconds.cumsum(axis=1)
     reached = so_far.max(axis=0)
+    # By what the front moves in each phase.
     added = reached.copy()
     added[1:] -= reached[:-1]
     ranks = map(timers.ranks.__getitem__, so_far.argmax(axis=0).tolist())
@@ -157,6 +158,7 @@ def _insides(phases: tuple[str, ...], inside_of: tuple[str | None, ...]) -> list
     column_of = {phase: column for column, phase in enumerate(phases)}
     insides: dict[int, list[int]] = {}
     for column, around in enumerate(inside_of):
+        # Where the timer around it is not there, or it runs beside the others, it is inside of none.
         outer = column_of.get(STEP if around is None else around, column)
         if outer != column:
             insides.setdefault(outer, []).append(column)

@@ -52,6 +52,7 @@ class Heatmap:
         matrix = np.full((len(ranks), len(self._steps)), np.nan)
         for column, (_, slowdowns) in enumerate(self._steps):
             matrix[: len(slowdowns), column] = slowdowns
+        # Rows are in the order in which ranks were first heard; in the picture they ascend.
         matrix = _thinned(matrix[np.argsort(ranks)])
         # Pixels of a rank, and of a step: few of them are drawn large enough to be seen.
         tall, wide = (max(1, min(most, _PIXELS // size)) for most, size in zip((24, 8), matrix.shape, strict=True))

@@ -44,6 +44,7 @@ def count(cells: EvidenceMatrix, high: Flags, is_looked_at: Flags) -> None:
         return
     cells.row[again & high] += 1
     over = again & ~high
+    # A row of n long steps after the first: n looks at which it was long again, and this one, at which it was not.
     cells.looks_again[over] = cells.looks_again[over] * _REMEMBERED + cells.row[over] + 1
     cells.high_again[over] = cells.high_again[over] * _REMEMBERED + cells.row[over]
     cells.row[over] = 0.0

@@ -130,6 +130,7 @@ class Loads:
         if is_more and now.saved_s > _WORTH_NO_MORE * step_s:
             self.open = now
             return []
+        # Over as it was before this step, at which it was not so.
         self.open = None
         return [replace(before, is_over=True)]
 

@@ -59,6 +59,7 @@ def _counts(values: Floats) -> npt.NDArray[np.int64]:
 def _picked(ordered: Floats, counts: npt.NDArray[np.int64], place: npt.NDArray[np.int64], least: int) -> Floats:
     if not len(ordered):
         return np.full(len(place), np.nan)
+    # A column without numbers has place -1: what is picked there is left out below.
     chosen = ordered[np.maximum(place, 0), np.arange(len(place))]
     picked: Floats = np.where(counts >= max(least, 1), chosen, np.nan)
     return picked

@@ -85,11 +85,13 @@ class Meetings:
         hardly = _HARDLY * np.nansum(seconds[:, line], axis=1)
         for place in np.flatnonzero(together).tolist():
             by_lateness = self._by_lateness(seconds[:, line[place]], usual[:, line[place]], line[place])
+            # Who waits for longer than `hardly` did not come last. `~` of `<=`, and not `>`: so NaN counts as longer.
             by_lateness[~(seconds[:, line[place]] <= hardly)] = 0.0
             is_late, late = by_lateness > 0, self._late[:, line[place + 1 :]]
             made_it_late = _is_alone(late) & (late >= _MOSTLY * by_lateness[:, None])
             is_own[:, place + 1 :] |= is_late[:, None] & made_it_late
             later[:, place + 1 :] += by_lateness[:, None]
+            # The others have waited for it by now.
             self._late[is_late] = 0.0
         return later, is_own
 
@@ -111,7 +113,9 @@ class Meetings:
             has_met: the same, where it met others.
             line: the columns of the phases.
         """
+        # [ranks, phases]: whether a rank meets others in this phase or in one after it, where it is waited for.
         meets_later = np.cumsum(has_met[:, ::-1], axis=1)[:, ::-1] > 0
+        # Who has met others left together with them: what made it late before is over.
         self._late[has_met.any(axis=1)] = 0.0
         self._late[:, line] = np.maximum(self._late[:, line] + np.where(meets_later, 0.0, own), 0.0)
 

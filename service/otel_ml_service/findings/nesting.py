@@ -57,6 +57,7 @@ def parents_of(spans: Iterable[Span]) -> dict[str, str]:
         beside.update(_beside(span, one, steps).span_id for one in running if one not in around)
         running.append(span)
     counts, often = Counter(names.values()), Counter(names[span_id] for span_id in beside)
+    # Where most of its spans run beside others, it is beside them, whatever the rest of them are inside of.
     return {**parents, **{name: BESIDE for name, count in often.items() if count > _MOSTLY * counts[name]}}
 
 

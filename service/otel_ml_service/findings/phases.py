@@ -176,6 +176,7 @@ def in_order(sequences: Iterable[Sequence[str]]) -> tuple[str, ...]:
     before: dict[str, set[str]] = {}
     for sequence in sequences:
         for place, phase in enumerate(sequence):
+            # The phase right before it is enough: that one has its own before it.
             before.setdefault(phase, set()).update(sequence[max(place - 1, 0) : place])
     ordered: dict[str, None] = {}
     while len(ordered) < len(before):

@@ -75,6 +75,7 @@ class _Place:
 
     def of(self, members: Sequence[Finding]) -> Finding:
         """Return what is told of it, as the rank that costs most has it; critical where one of them is."""
+        # What lasts is told as it is now, what is over by what it has cost.
         worst = max(members, key=lambda one: (one.cost_s, one.extra_s) if one.is_over else (0.0, one.extra_s))
         return replace(
             worst,
@@ -216,6 +217,7 @@ class Places:
         for (where, phase), place in list(self.open.items()):
             slow = [detector.open[rank, phase] for rank in place.slow if (rank, phase) in detector.open]
             # While most are slow, and a while longer: ranks do not become quick in one step.
+            # `ended` has at least as many as are slow where the second question is asked, so it is not empty.
             if len(slow) > len(place.ended) or (slow and step - place.ended[-1].last < _LAST_ONES):
                 before, place.told = place.told, place.of(slow)
                 told += [place.told] if before.level != place.told.level else []

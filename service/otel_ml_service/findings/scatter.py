@@ -48,6 +48,7 @@ class Scatter:
         known = ~np.isnan(found)
         upper = 2 * found - low / _OF_DIFFERENCES  # of two ranks one does not change
         self._looks = np.where(known, np.minimum(self._looks + 1, _STEPS), self._looks)
+        # Without the looks that the guess counts for: that is part of `of_phases` alone.
         self.seen = self.seen + np.where(known, (upper - self.seen) / (self._looks - _LOOKS_AT_FIRST), 0.0)
         # One step in which all ranks change, as at the end of a pause, is not how they scatter.
         found = np.minimum(found, 3 * self.of_phases + 0.01)

@@ -151,10 +151,12 @@ class Shape:
     def _look(self, step: int, timers: StepTimers, columns: list[int]) -> None:
         phases = timers.phases[columns[0]], timers.phases[columns[1]]
         if self._seen is None or self._seen.phases != phases:
+            # Other timers are the longest now: what was found goes on with what it has cost.
             self._seen = _Seen(phases, step, cost_s=0.0 if self.open is None else self.open.cost_s)
         seen = self._seen
         seconds = timers.seconds[:, columns]
         groups = self._peers(timers)
+        # Where times hardly vary, it is not the data that makes a rank the longest one.
         if self.open is not None or seen.deviation.min() > _VARIES_NO_MORE:
             _add_excess(seen, seconds.sum(axis=1), groups)
         against = _against_peers(seconds, groups)
@@ -227,6 +229,7 @@ def _add_excess(seen: _Seen, work: Floats, groups: Groups) -> None:
 
 def _add_changes(seen: _Seen, changed: Floats) -> None:
     seen.deviations.append(median(np.abs(changed)) / _NORMAL)
+    # A plain mean of the first steps, and then one that forgets.
     weight = 1 - _KEPT if seen.steps >= _STEPS else 1 / (seen.steps + 1)
     seen.deviation = median(np.array(seen.deviations))  # a step in which many ranks pause is one of many
     bound = _FAR * np.maximum(seen.deviation, 1e-12)

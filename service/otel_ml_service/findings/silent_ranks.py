@@ -32,6 +32,7 @@ def silence(
         return []
     found = []
     for rank in timers.absent:
+        # The phase of a silence is empty: the rank is silent in all of them.
         if (rank, "") not in open_findings:
             open_findings[rank, ""] = Finding("silent", rank, "", "warning", step, step)
             found.append(open_findings[rank, ""])

@@ -236,6 +236,7 @@ class SlowRole:
         """Return since when a phase takes longer on nearly all ranks, at once and by the same share; None elsewhere."""
         rows, column = list(self._rows), self._phases[phase]
         series = [float(_wide(row.middle, len(self._phases))[column]) for row in rows]
+        # The newest one: since then the phase takes what it takes now.
         change = next(reversed(change_points([row.step for row in rows], series).changes), None)
         if change is None or change.by <= 0:
             return None
@@ -290,6 +291,7 @@ class SlowRole:
     def _followed(self, phase: str) -> Finding | None:
         """Take the newest step of what is open; return it where it is told: over, or with another level."""
         before, row, column = self.open[phase], self._rows[-1], self._phases.get(phase, -1)
+        # What it took before it was slow: `slowdown` is `extra_s` as a share of that.
         usual_s = before.extra_s / before.slowdown if before.slowdown > 0 else 0.0
         now_s = float(_wide(row.middle, len(self._phases))[column]) if column >= 0 else 0.0
         # Half of what is found: at the limit itself it would end and begin anew.

@@ -90,6 +90,7 @@ class StaleProducers:
     def _begun(self, found: Stale | None) -> Stale | None:
         before = self._suspect
         is_same = found is not None and before is not None and _who(found) == _who(before)
+        # Steps in a row of one suspect: of another one they begin anew.
         self._counted = 0 if found is None else self._counted + 1 if is_same else 1
         self._suspect = replace(found, since=before.since) if found and before and is_same else found
         if self._counted < _STEPS:
@@ -103,6 +104,7 @@ class StaleProducers:
         if found is not None and _who(found) == _who(stale):
             self.stale, self._counted = replace(found, since=stale.since), 0
             return None
+        # Steps in a row in which it was not the worst.
         self._counted += 1
         if self._counted < _STEPS:
             return None

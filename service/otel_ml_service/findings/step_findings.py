@@ -41,6 +41,7 @@ class StepFindings:
         of_role = [one for one in open_findings if one.kind == "slow" and role_of_place(one.where)]
         of_places = [one for one in open_findings if one.where and one.kind == "slow" and one not in of_role]
         alone = [one for one in open_findings if one.rank is not None and one.kind != "pause"]
+        # The detector knows of ranks alone: each slow rank of a place has a finding of its own there.
         of_ranks = [*alone, *(replace(one, rank=rank, where="", ranks=()) for one in of_places for rank in one.ranks)]
         self._detector = Detector(open_findings=tuple(of_ranks))
         self._places = Places(of_places, alone)

@@ -56,6 +56,7 @@ class StepTimers(NamedTuple):
         sorted_ = sorted(spots, key=lambda column: place[self.phases[column]])
         if sorted_ == spots:
             return self
+        # Known phases change places among themselves; all others stay where they are.
         columns = list(range(len(self.phases)))
         for spot, column in zip(spots, sorted_, strict=True):
             columns[spot] = column

@@ -108,6 +108,8 @@ def _fill_in_untimed(usual: Floats, seconds: Floats, groups: Groups, columns: Ma
         if not lacking.any():
             continue
         times = np.where(np.isnan(seconds[rows]), 0.0, seconds[rows])
+        # Ranks that lack the same timers together: what their peers take in none and in these is what they take in
+        # none.
         for missing in np.unique(lacking[lacking.any(axis=1)], axis=0):
             alike = times[:, untimed] + times[:, missing].sum(axis=1)
             alike[np.isnan(seconds[rows, untimed])] = np.nan

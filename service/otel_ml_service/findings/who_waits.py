@@ -85,5 +85,6 @@ class WhoWaits:
         steps, behind_s = 0, 0.0
         for interval in self._intervals:
             if interval.step >= since and (later := interval.later_s.get(rank)) is not None:
+                # Never below 0: to have been quicker in some steps does not make up for falling behind afterwards.
                 steps, behind_s = steps + 1, max(behind_s + later, 0.0)
         return behind_s < _MOSTLY * longer_s * steps if steps >= _LEAST else None

@@ -20,6 +20,7 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     try:
         found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    # A name is encoded by IDNA, which fails on a label that is empty or too long.
     except (OSError, UnicodeError):
         return False
     return bool(found) and all(is_address(address) and ipaddress.ip_address(address).is_loopback for address in found)

@@ -98,6 +98,7 @@ class Admission:
         if (obstacle := self._obstacle(decoded.observations)) is not None:
             self._take_some(decoded, stored, known or _digest(decoded), *obstacle)
             return
+        # Nothing is to be stored. Where the run of what is rejected is known, the run has to tell of it: that goes on.
         if not decoded.observations and not decoded.rejections.experiments:
             self._acknowledge(stored, decoded)
             return
@@ -169,6 +170,7 @@ class Admission:
         if not before:
             return decoded
         rest = self._decoder.part(decoded, decoded.observations.keys() - before)
+        # `part` leaves them out, and the answer to this request names them.
         return rest._replace(rejections=decoded.rejections)
 
     def _take_some(self, decoded: Decoded, stored: Stored, known: bytes, reason: str, why: str) -> None:
@@ -186,6 +188,7 @@ class Admission:
 
         def settle(part: Decoded, error: Exception | None) -> None:
             if error is None:
+                # It stays held until the engine has decided it (`digested`).
                 self._note_in_part(known, taken)
             else:
                 self._hold(-part.size)

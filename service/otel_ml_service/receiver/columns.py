@@ -88,6 +88,7 @@ def point_attributes(point: Any, scope: Coordinates) -> tuple[Coordinates, Attri
     here = scope
     if not found.keys().isdisjoint(COORDINATES):
         own = coordinates(found)
+        # Each of them wins by itself: a point may name a step, and leave axis and reduction to its scope.
         here = Coordinates(
             own.axis if wire.AXIS in found else scope.axis,
             own.step if wire.STEP in found else scope.step,

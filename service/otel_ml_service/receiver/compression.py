@@ -56,4 +56,5 @@ def _unpack(body: bytes, at: int, encoding: str, limit: int, unpacked: bytearray
                 raise BadRequestError(400, f"The {encoding} body is damaged: {error}.") from error
             if len(unpacked) > limit:
                 raise BadRequestError(413, f"The request is larger than {size_text(limit)} when unpacked.")
+    # Of the last piece, what lies behind the member's end belongs to the next one.
     return at - len(member.unused_data)

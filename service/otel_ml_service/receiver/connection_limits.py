@@ -103,6 +103,7 @@ class RateLimit:
     def __init__(self, rate: float = REQUESTS_PER_S) -> None:
         self._rate = rate
         self._left = rate
+        # Infinitely long ago: the first request finds the bucket full.
         self._at = -math.inf
 
     def wait(self, now: float) -> float:

@@ -113,6 +113,7 @@ class Decoder:
             UndecodableError: it is not one.
         """
         message = parse_json(body, _REQUESTS[signal]())
+        # The journal holds protobuf alone: `Admission.again` decodes nothing else.
         return self._decoded(signal, message.SerializeToString(), message)
 
     def part(self, decoded: Decoded, experiments: Container[str]) -> Decoded:
@@ -183,6 +184,7 @@ class Decoder:
         found = self._found(signal, writer, scope, rejections)
         if found:
             decoded.observations.setdefault(writer.experiment, []).extend(found)
+        # The form of a message is learned from what this returns: of one that was not taken whole, others would be.
         return found if rejections.total == before else []
 
     def _found(self, signal: Signal, writer: Writer, scope: Any, rejections: Rejections) -> list[Any]:

@@ -27,6 +27,8 @@ class BatchedWakeup:
 
     def put(self, take: Callable[[Any], None], what: Any) -> None:
         """Call `take(what)` on the loop's thread; on any thread. Where the loop is closed nothing is called."""
+        # Before the question: `_call` first says that it was called, and then takes all that is here. The other way
+        # round, it might run to its end in between, and nobody would call it for this.
         self._waiting.append((take, what))
         if not self._is_called:
             self._is_called = True
@@ -84,6 +86,7 @@ class TimeLimits:
         if limited.turn is None or turn < limited.turn:
             self.cancel(limited)
             self._put(limited, turn)
+        # Behind `cancel`, which sets it to never.
         limited.due = due
 
     def cancel(self, limited: Limited) -> None:

@@ -140,6 +140,7 @@ def _position(writer: Writer, head: ScopeHead, rest: bytes) -> Position | None:
     for form in _POSITIONS.get(len(rest), ()):
         found = form.fullmatch(rest)
         if found is not None:
+            # Eight zero bytes are 0.0: it does not say the time since boot.
             boot = found["boot"] if "boot" in form.groupindex else bytes(8)
             time_ns, value, boot_s = _NUMBERS.unpack(found["time"] + found["value"] + boot)
             # Where the scope has no step the value is one: on which axis, the decoder finds.
@@ -169,7 +170,9 @@ def _count_of(name: str, order: Callable[[Sequence[bytes]], Iterable[bytes]], *,
     def joined(*fields: bytes) -> bytes:
         return b"".join(order(fields))
 
+    # An attribute of the point; 0x21 is double_value of an AnyValue.
     boot = field(7, joined(text(1, wire.BOOT_TIME), field(2, b"\x21" + _BOOT)))
+    # 0x19 is time_unix_nano, 0x31 as_int: both have 8 bytes, whatever they say.
     point = joined(b"\x19" + _TIME, b"\x31" + _VALUE, *[boot] * has_boot)
     return field(2, joined(text(1, name), field(5, field(1, point))))
 

@@ -144,12 +144,14 @@ class GrpcReceiver:
                 self._telemetry.count("refused", reason="unauthenticated")
                 self._refusals.tell(_host(context.peer()), WRONG_TOKEN)
                 sentence = "The bearer token is missing or wrong. Set OTEL_ML_TOKEN to the service's."
+                # `abort` raises: no message of the call is read.
                 context.abort(code.UNAUTHENTICATED, explained(sentence, "unauthenticated"))
             with self._call_timeout.with_(context):
                 body = next(messages, b"")  # a call without a message is an empty request
             try:
                 with self._decoding:
                     stored = self._admission.future(signal, body)
+                # Outside of the semaphore: who waits for the journal does not keep others from decoding.
                 decoded = stored.result(_STORED_S)
             except UndecodableError as error:
                 self._telemetry.count("refused", reason="undecodable")
@@ -176,6 +178,7 @@ class GrpcReceiver:
         def renewed() -> Any:
             nonlocal shown
             before, shown = shown, tls.current()
+            # None: gRPC goes on with the certificate that it has.
             return None if shown == before else configuration(shown)
 
         return grpc.dynamic_ssl_server_credentials(

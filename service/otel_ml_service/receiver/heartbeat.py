@@ -69,5 +69,6 @@ def _read(text: str) -> Iterator[tuple[str, Reduction]]:
         for pattern, reduction, defaults in rows:
             if isinstance(pattern, str):
                 yield pattern, Reduction.parse(str(reduction), str(defaults))
+    # What stands before the first entry that cannot be read was yielded, and counts.
     except (ValueError, TypeError, WireError, RecursionError):
         return

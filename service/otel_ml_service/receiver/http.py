@@ -143,6 +143,7 @@ def _hold_in_kernel(server: asyncio.Server, connections: int) -> None:
     """
     for listening in server.sockets:
         with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
+            # Of a socket that listens already, Linux takes a further `listen` as its new backlog.
             same.listen(connections)
 
 

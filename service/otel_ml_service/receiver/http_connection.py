@@ -94,6 +94,7 @@ class HttpConnection(asyncio.Protocol):
         # A new file gets the lowest number that is free, so this is how many more fit beside those that are kept back.
         further = most_files() - _fileno(self._transport)
         if further <= 0 or not self._shared.intake.enter():
+            # `_LINGERING` of the files that are kept back are for connections that stay until they have read why.
             self._turn_away(TOO_FEW_FILES if further <= 0 else TOO_MANY, at_once=further <= -_LINGERING)
             return
         self._shared.connections.add(self)
@@ -110,6 +111,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave nothing behind."""
+        # One that was turned away was not counted.
         if self in self._shared.connections:
             self._shared.connections.discard(self)
             self._shared.intake.leave()
@@ -191,6 +193,7 @@ class HttpConnection(asyncio.Protocol):
         if signal is None:
             self._looking = self._shared.loop.create_task(self._look(head))
         else:
+            # Whoever has the answer, on any thread, puts it into the wakeup: `_answer` runs on the loop's thread.
             self._shared.routes.export(
                 head, signal, body, partial(self._shared.wakeup.put, partial(self._answer, head))
             )
@@ -234,6 +237,7 @@ class HttpConnection(asyncio.Protocol):
         """Go on to the next request."""
         self._pause = None
         self._transport.resume_reading()
+        # The next request has come, or begun, while this one was answered.
         if self._parser is not None and self._parser.buffered:
             self._limit(HEAD_S)
             self._proceed(self._parser)
@@ -242,6 +246,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _refuse(self, response: Response) -> None:
         self._release()
+        # It has read a part of what is refused, so it is not lent to another connection.
         self._parser = None
         self._transport.write(response.encode(keep_alive=False))
         self._lingering = True

@@ -127,6 +127,7 @@ class RequestParser:
         try:
             self._reading.read(data)
         except BadRequestError as error:
+            # A traceback refers to the frames, and so to the bytes that were read, for as long as the parser is there.
             self._error = error.with_traceback(None)
         except httptools.HttpParserCallbackError as error:
             # What a callback of ours raises comes inside of one of the parser's own.

@@ -115,6 +115,7 @@ def _layout(message: bytes, series: tuple[SeriesKey, ...]) -> Layout | None:
         points = point_places(message)
     except WireError:
         return None
+    # A fragment has one step and reduction, and points with buckets are never left packed.
     if any(point.bounds or point.counts or not _COORDINATES.isdisjoint(point.keys) for point in points):
         return None
     return layout_of(points, series, len(message))

@@ -51,6 +51,7 @@ def _translated(value: Any, key: str) -> Any:
     if isinstance(value, str):
         if key in _IDS:
             return base64.b64encode(bytes.fromhex(value)).decode("ascii")
+        # protobuf's mapping knows Infinity alone; NaN is the same in both.
         return _INFINITIES.get(value, value) if key in _DOUBLES else value
     if isinstance(value, float) and not math.isfinite(value):
         # Python's json accepts the bare literals; protobuf's mapping wants them quoted.

@@ -58,6 +58,7 @@ class Rejected(NamedTuple):
         return explained(f"What {self.sender} sends is rejected, and lost: {self.reason}", self.slug)
 
 
+# The backslash only keeps its quote apart from the three that end the literal.
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*\"""")
 _DIGITS = re.compile(r"\d+")
 

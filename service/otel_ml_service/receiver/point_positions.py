@@ -89,6 +89,7 @@ def point_places(message: bytes) -> list[PointPositions]:
 def _points_of(message: bytes, metric: Place) -> Iterator[PointPositions]:
     data = None
     for part in places(message, metric.start, metric.end):
+        # The kinds of data are a oneof, of which the last one counts: a second one is left to the decoder.
         if part.tag in _STATS and data is None:
             data = part
         elif part.tag not in _DESCRIPTION:
@@ -124,6 +125,7 @@ def _point(message: bytes, point: Place, kind: int) -> PointPositions:
             found.bounds = part
         elif kind == _HISTOGRAM and part.tag == _BUCKETS:
             found.counts = part
+        # Flags are not a number that a template leaves out: a point without a value is of another form.
         elif part.tag != _FLAGS[kind]:
             raise UnknownError
     return found

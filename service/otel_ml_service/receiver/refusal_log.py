@@ -60,6 +60,7 @@ class RefusalLog:
     def _write(self, kind: tuple[str, str], sentence: str, again_s: float) -> None:
         with self._lock:
             lines = self._lines_due(kind, again_s)
+        # Outside of the lock: a handler of the log may take its time.
         if lines == _LINES:
             sentence = "Further refusals of this minute are not written down; /metrics counts them all, by reason."
         if 0 < lines <= _LINES:

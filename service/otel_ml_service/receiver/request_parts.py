@@ -37,6 +37,7 @@ def _part(body: bytes, tag: int, start: int, end: int) -> ResourcePart:
     for inner, first, last in fields_of(body, start, end):
         if inner == _SECOND:
             inside.append((first, last))
+        # Two resources are one to protobuf, merged: a second one is left to the decoder.
         elif inner == _FIRST and not resource:
             resource = body[first:last]
         elif inner == _THIRD:
@@ -77,6 +78,7 @@ def head_and_rest(message: bytes) -> tuple[bytes, bytes] | None:
     Our encoder and the SDKs write fields in ascending order: the scope comes first. The Collector (`pdata`, v0.159)
     writes them in descending order: it comes last.
     """
+    # Where the fields before the scope end; 0 while there are none.
     behind = 0
     try:
         for tag, start, end in fields_of(message, 0, len(message)):

@@ -135,6 +135,7 @@ class Routes:
 
     def refusal(self, head: Head) -> Response | None:
         """Return why a request is refused before its body is read, or None."""
+        # First: who has no token does not learn what is here.
         if not self._tokens.accept(head.authorization):
             self._telemetry.count("refused", reason="unauthenticated")
             return _error(head, 401, "The bearer token is missing or wrong. Set OTEL_ML_TOKEN to the service's.")
@@ -199,6 +200,8 @@ class Routes:
 
     def _take(self, head: Head, signal: Signal, plain: bytes, answer: Answer) -> None:
         def stored(decoded: Decoded, error: Exception | None) -> None:
+            # A function, and not the answer itself: it asks the runs, which only the receiver's thread may do
+            # (`RunsView`).
             answer(lambda: self._acknowledgement(head, decoded) if error is None else _unavailable(head, error))
 
         try:

@@ -138,6 +138,7 @@ def _numbers(scope: bytes) -> Mapping[str, tuple[int, int]] | None:
         if attribute.tag != _ATTRIBUTE:
             continue
         key, value = key_and_value(scope, attribute)
+        # The decoder takes the last of equal keys: which one that is a form does not tell.
         if key in keys:
             return None
         keys.add(key)

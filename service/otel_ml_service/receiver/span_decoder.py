@@ -33,6 +33,7 @@ def _span(writer: Writer, message: Any, scope: Mapping[str, JsonValue]) -> Span:
     if len(message.trace_id) != 16 or len(message.span_id) != 8:
         raise ValueError(f"the span {message.name!r} has no valid ids; expected 16 and 8 bytes.")
     given = attributes(message.attributes)
+    # What a span says itself wins over its scope.
     where = coordinates({**scope, **given})
     return Span(
         trace_id=message.trace_id.hex(),

@@ -148,6 +148,7 @@ class SpanFastPath:
     def _at_once(self, layout: _Layout, message: bytes, who: str) -> tuple[str, tuple[int, ...]]:
         values = layout.fields.unpack(message)
         traces, spans, parents, starts, ends, tails = (values[column] for column in layout.columns)
+        # Spans of one step and level have the same tail, which is then put together once.
         known = {tail: who + (self._tails.get(tail) or self._tail(tail)) for tail in set(tails)}
         text = layout.text.copy()
         for places, found in zip(
@@ -166,6 +167,7 @@ class SpanFastPath:
         return "".join(text), layout.ids.unpack(b"".join(spans))
 
     def _one_by_one(self, message: bytes, who: str) -> tuple[str, tuple[int, ...]] | None:
+        # Ours begin with the scope, the Collector's end with it.
         if message.startswith(_SCOPE):
             first, last, places_of = len(_SCOPE), len(message), _ours
         elif message.endswith(_SCOPE):
@@ -188,6 +190,7 @@ class SpanFastPath:
         found = tuple((places.name, places.parent is None, places.tail_size) for places in every)
         if len(self._shapes) >= _TAILS:
             self._shapes.clear()
+        # Interned: `is_second` knows shapes by their ids.
         if self._forms.is_second(message, (self._shapes.setdefault(found, found),)):
             names = [self._names.get(places.name) or self._name(places.name) for places in every]
             self._forms.add(message, *_mask_and_layout(len(message), every, names))
@@ -233,6 +236,7 @@ class SpanFastPath:
             return json.dumps({**rest, "links": links_as_json(links)}, separators=(",", ":"), default=dict)[1:]
         if len(self._tails) >= _TAILS:
             self._tails.clear()
+        # Without the brace: it is the end of a line.
         found = self._tails[tail] = json.dumps(rest, separators=(",", ":"))[1:]
         return found
 
@@ -261,6 +265,7 @@ def _mask_and_layout(
             (places.tail, places.tail_size, f"{places.tail_size}s"),
         ]
         for place, length, code in fields if is_ascending else reversed(fields):
+            # Without a parent there is a field of no bytes, so that all spans have six.
             begin = at if place is None else place
             mask[begin : begin + length] = 0
             form += f"{begin - at}x{code}"
@@ -325,6 +330,7 @@ def _ours(message: bytes, start: int, end: int) -> _Places:
 def _of_collector(message: bytes, start: int, end: int) -> _Places:
     place = start
     while message[place] in _COMMON:
+        # Its length has more than one byte: that is left to the decoder.
         if message[place + 1] > 0x7F:
             raise ValueError(place)
         place += 2 + message[place + 1]

@@ -126,6 +126,7 @@ class ThirdPartyDecoder:
         found: list[Observation],
     ) -> None:
         step, known, values = self._attributes(point, scope)
+        # Kept with the attributes, so that a point costs one look-up of these and one of its metric.
         series = known.series.get((form.name, form.field))
         if series is None:
             series = known.series[form.name, form.field] = _series_of_others(form, known.identity)
@@ -139,6 +140,7 @@ class ThirdPartyDecoder:
         elif series in group.series:  # a fragment has a series once: the fold relies on it
             found.append(self._together(sender, key, group))
             group = groups[key] = _Group()
+        # It raises before it appends anything: columns, series and starts stay equally long.
         READ[form.field](group.columns, series, point, values)
         group.series.add(series)
         group.starts.append(point.start_time_unix_nano)
@@ -153,6 +155,7 @@ class ThirdPartyDecoder:
                 step = value.int_value
             else:  # 1, 1.0 and True are equal, and are not the same attribute
                 kinds.append((pair.key, kind, getattr(value, kind) if kind in _SCALARS else None))
+        # Without the step, which is new with each message; under another scope the same attributes mean something else.
         memo = scope.axis, scope.reduction, *kinds
         known = self._known.get(memo)
         if known is not None:

@@ -116,6 +116,7 @@ class ThirdPartyFastPath:
         # Varints: the bit that says whether a number goes on must be the same, so that each step is as long as here.
         mask[steps] = 0x80
         for point in points:
+            # Packed fixed64, 8 bytes each; the bounds stay a part of what is constant.
             if point.counts is not None:
                 mask[point.counts.start : point.counts.end] = 0
         everything = np.arange(len(points))
@@ -181,6 +182,7 @@ def _like(
     like: ThirdPartyPoints, writer: Writer, step: int | None, starts: tuple[int, ...], partials: Points
 ) -> ThirdPartyPoints:
     """Return points as another message had them, with their own numbers; without a step where those had none."""
+    # Where no point names a step, it is that of the scope, which is constant in the form.
     of = like.step if step is None or like.step is None else step
     _, kind, temporality, monotonic, axis, _, reduction, _, _, scope = like
     return ThirdPartyPoints(writer, kind, temporality, monotonic, axis, of, reduction, starts, partials, scope)

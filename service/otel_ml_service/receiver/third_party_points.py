@@ -206,6 +206,7 @@ class _Scope:
                 rows, known = groups[of, step] = [], set()
             rows.append(row)
             known.add(series)
+        # As `ThirdPartyDecoder` has them: first those that a second point of a series has ended, then all others.
         done += [(of, step, rows) for (of, step), (rows, _) in groups.items()]
         return [
             (
@@ -245,6 +246,7 @@ class ThirdPartyReader:
         scope = self._scope(encoded)
         if native is None or scope is None:
             return None
+        # Of each point that is not among `numbers` it asks `scope.number`.
         found = native.third_party_points(rest, scope.numbers, scope.number)
         if found is None:
             # Full of points that may never come again: the scope is learned anew with the next message.
@@ -271,6 +273,7 @@ class ThirdPartyReader:
     def _learned(self, encoded: bytes) -> _Scope | None:
         """Return a scope of another SDK; None where it is one of ours, or cannot be used."""
         name = b"x"
+        # A made-up point, told as compiled code does: tag, temporality, monotonicity, name, its length in 2 bytes.
         key = bytes((_GAUGE, 0, 0)) + name + struct.pack("=H", len(name))
         found = points_of(self._decode, encoded, key, len(key), step=None)
         if len(found) != 1 or not isinstance(found[0], ThirdPartyPoints):
@@ -291,6 +294,7 @@ def points_of(decode: _Decode, scope: bytes, key: bytes, head: int, *, step: int
     kind, temporality, monotonic = key[:3]
     named = b"" if step is None else field(_ATTRIBUTES[kind], key_value(wire.STEP, step))
     data = field(1, _VALUES[kind] + key[head:] + named)
+    # 0x10 is aggregation_temporality, 0x18 is_monotonic.
     data += bytes((0x10, temporality)) if kind != _GAUGE else b""
     data += bytes((0x18, monotonic)) if kind == _SUM else b""
     metric = field(2, field(1, key[3 : head - 2]) + field(kind >> 3, data))

@@ -78,6 +78,7 @@ class ServerCertificate:
                 self._newest = self._loaded()
                 self._seen, self._complaint = stamps, ""
                 _log.info("The TLS certificate %s was renewed: connections from now on have it.", self._files[0])
+            # `_seen` stays as it was: files that are just being written are read again at the next look.
             except (OSError, ssl.SSLError) as error:
                 self._complain(f"{error}")
 

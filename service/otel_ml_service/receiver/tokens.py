@@ -60,6 +60,7 @@ class Tokens:
             return True
         self._look_again()
         # All are compared, and a sum is taken instead of the first that fits.
+        # Read without the lock: `_look_again` exchanges the whole tuple.
         return sum(hmac.compare_digest(authorization, accepted) for accepted in self._accepted) > 0
 
     def _look_again(self) -> None:
