@@ -176,7 +176,7 @@ def places(body: bytes, start: int = 0, end: int | None = None) -> Iterator[Plac
             stop = start + (8 if kind == FIXED64 else 4)
         else:
             # 3 and 4, the groups, are left out: OTLP has none.
-            raise WireError(f"{kind} is not one of protobuf's wire types. Expected an OTLP message.")
+            raise WireError(f"wire type {kind} of protobuf is none that OTLP has. Expected an OTLP message.")
         if stop > end:
             raise WireError("A protobuf message ends inside a field. Expected a whole OTLP message.")
         yield Place(tag, start, stop)

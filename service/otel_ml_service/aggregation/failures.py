@@ -16,9 +16,9 @@ __all__ = ["FAILURE", "KILLED", "NOT_KILLED", "failed_with", "failure_text", "pl
 
 FAILURE = f"{keys.RESERVED_PREFIX}failure"
 KILLED = f"{keys.RESERVED_PREFIX}killed"
-NOT_KILLED = "Not killed: what it sent last has come later."
-"""The text of that name that takes back the one before: a record that was published stays."""
 """Names of the texts, of who was killed the second; behind it `/rank_3` of others than rank 0."""
+NOT_KILLED = "Not killed: what it sent last has come later."
+"""The text named `KILLED` that takes back the one before: a record that was published stays."""
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 # Files of installed packages and of Python itself: which line of the program called them says more.

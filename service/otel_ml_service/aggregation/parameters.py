@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -43,8 +44,14 @@ class Parameters:
         self._writers = writers
         self._most = most
         self._unsaid: dict[Path, Owner] = {}
+        self._groups: Counter[Path] = Counter()
         self.owners: dict[Path, Owner] = {}
         self.changed = False
+
+    def restore(self, owners: Mapping[Path, Owner]) -> None:
+        """Know again who had set what."""
+        for path, owner in owners.items():
+            self._own(path, owner)
 
     def note_committed(self) -> None:
         """Note that every owner is committed."""
@@ -59,6 +66,8 @@ class Parameters:
             text = json.dumps(value, sort_keys=True, default=str)
             said = Owner(event.writer.role, event.writer.rank, text, event.writer.instance)
             owner = self.owners.get(path)
+            if owner is None and not self._has_room_for(path, said, event):
+                continue
             if owner is None and len(self.owners) >= self._most:
                 self._output.say(
                     "too-many-parameters",
@@ -73,9 +82,41 @@ class Parameters:
             if owner is None or owner.text != text:
                 _insert(accepted, path, value)
             self.changed |= owner != said
-            self.owners[path] = said
+            self._own(path, said)
         if accepted:
             self._output.emit(Params, time=event.time_ns / 1e9, params=self._whole(accepted))
+
+    def _own(self, path: Path, owner: Owner) -> None:
+        if path not in self.owners:
+            self._groups.update(path[:end] for end in range(1, len(path)))
+        self.owners[path] = owner
+
+    def _disown(self, path: Path) -> None:
+        del self.owners[path]
+        self._groups.subtract(path[:end] for end in range(1, len(path)))
+        self.changed = True
+
+    def _has_room_for(self, path: Path, said: Owner, event: Event) -> bool:
+        """Forget the names that cannot be beside a new one; False where a lower (role, rank) has set one of them."""
+        there = [path[:end] for end in range(1, len(path)) if path[:end] in self.owners]
+        # Looked for only where there are any: `a` takes the place of `a.b` and `a.c`.
+        if self._groups[path]:
+            there += [other for other in self.owners if other[: len(path)] == path]
+        for other in there:
+            owner = self.owners[other]
+            if owner[:2] == said[:2] or self._is_restarted(event, owner):
+                continue
+            shorter = min(path, other, key=len)
+            sides = (
+                side.shown if name == shorter else (*side[:2], "a group of others")
+                for name, side in ((other, owner), (path, said))
+            )
+            self._say(shorter, *sorted(sides))
+        if any(self.owners[other][:2] < said[:2] for other in there):
+            return False
+        for other in there:
+            self._disown(other)
+        return True
 
     def _compare(self, path: Path, owner: Owner, said: Owner, event: Event) -> None:
         """Say that two ranks disagree, those of one life: a restart may change what it likes."""

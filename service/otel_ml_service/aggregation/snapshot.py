@@ -252,8 +252,8 @@ class Snapshot:
             self._spans.seen[int(number)] = IntervalSet(json.loads(data))
         for data in entries.get("stream", {}).values():
             self._streams.restore(*decoded(data))
-        for path, *owner in json.loads(entries.get("params", {}).get("", b"[]")):
-            self._parameters.owners[tuple(path)] = Owner(*owner)
+        owners = json.loads(entries.get("params", {}).get("", b"[]"))
+        self._parameters.restore({tuple(path): Owner(*owner) for path, *owner in owners})
         self._summaries.restore(json.loads(entries.get("summaries", {}).get("", b"[]")))
         self._run.stragglers.restore(json.loads(entries.get("findings", {}).get("", b"{}")))
         self._run.output.restore_said(json.loads(entries.get("said", {}).get("", b"[]")))

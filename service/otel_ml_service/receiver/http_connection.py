@@ -268,7 +268,8 @@ class HttpConnection(asyncio.Protocol):
 def _failed(head: Head) -> Response:
     """Log what is being handled, and return an answer that is not a permanent one."""
     _log.exception("%s %s could not be answered.", head.method, head.path)
-    return Response(503, b"The service failed to answer. Send again later.\n", headers={"retry-after": "1"})
+    text = b"The service failed to answer. Send again later.\n"
+    return Response(503, text, headers={"retry-after": str(RETRY_AFTER_S)})
 
 
 def _fileno(transport: asyncio.Transport) -> int:

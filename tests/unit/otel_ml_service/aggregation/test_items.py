@@ -54,6 +54,32 @@ def test_nested_parameters_that_come_one_after_the_other_are_sent_with_those_bef
     ]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_value_takes_the_place_of_a_group_and_a_group_that_of_a_value(restarts: bool) -> None:
+    service, rank = Service(), Rank(0)
+    for params in ({"a": {"b": 1}, "c": 0}, {"a": 2}, {"a": {"c": {"d": 3}}}, {"a": {"c": 4}}, {"a": {"e": 5}}):
+        service.take(rank.event("ml.params", params))
+        if restarts:
+            service.restart()
+
+    sent = [record.params for record in service.records if isinstance(record, Params)]
+    assert [params["a"] for params in sent] == [{"b": 1}, 2, {"c": {"d": 3}}, {"c": 4}, {"c": 4, "e": 5}]
+    assert service.notices == []
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_a_value_and_a_group_of_one_name_the_lowest_ranks_is_kept_and_it_is_said(order: tuple[int, int]) -> None:
+    service, ranks = Service(), [Rank(0), Rank(1)]
+    said = [{"opt": {"lr": 0.1, "eps": 1}}, {"opt": "adam"}]
+    for rank in order:
+        service.take(ranks[rank].event("ml.params", said[rank]))
+
+    assert [record.params for record in service.records if isinstance(record, Params)][-1] == said[0]
+    [sentence] = service.notices
+    assert "a group of others is kept" in sentence
+    assert '"adam" on rank 1' in sentence
+
+
 def test_a_rank_that_changes_a_parameter_of_its_own_disagrees_with_nobody() -> None:
     service, ranks = Service(), [Rank(rank) for rank in range(2)]
 
