@@ -11,7 +11,7 @@ import time
 import urllib.request
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,17 @@ from typing import Any
 import click
 
 from otel_ml._internal.transport.python_command import python_command
-from otel_ml.exceptions import MissingDependencyError, OtelMLError
+from otel_ml.exceptions import MissingDependencyError, OtelMLError, VersionError
 from otel_ml.quantities import seconds
-from otel_ml.sqlite_address import sqlite_uri
+from otel_ml.redaction import redacted
+from otel_ml.sqlite_address import database_of, sqlite_uri
 from otel_ml_exporters.backends.wandb.names import identifier
 from otel_ml_exporters.mlflow_run_search import RUN_ID, in_quotes
 from otel_ml_service.cli.packages import installed_version
 from otel_ml_service.cli.parameters import dir_option, run_argument
 from otel_ml_service.cli.screen import screen
 from otel_ml_service.cli.termination import put_away_when_terminated
+from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.stored_runs.deliveries import deliveries, delivering
 from otel_ml_service.stored_runs.recorded_id import recorded_id
 from otel_ml_service.stored_runs.run_folders import RunFolder, find
@@ -65,7 +67,7 @@ class Viewer:
 
 def viewers(run: RunFolder) -> Mapping[str, Viewer]:
     """Return the viewers of a run, the preferred one first."""
-    tensorboard, database = _event_files(run), run.path.parent.parent / "mlflow.db"
+    tensorboard, database = _event_files(run), _mlflow_database(run)
     found = (
         Viewer(
             "tensorboard",
@@ -83,6 +85,23 @@ def viewers(run: RunFolder) -> Mapping[str, Viewer]:
         ),
     )  # fmt: skip
     return {viewer.name: viewer for viewer in found}
+
+
+def _mlflow_database(run: RunFolder) -> Path:
+    """Return the database that the run's service was told, else the one of the folder of all runs."""
+    folder, store = _mlflow_store(run)
+    told = database_of(store)
+    return run.path.parent.parent / "mlflow.db" if told is None else folder / told
+
+
+def _mlflow_store(run: RunFolder) -> tuple[Path, str]:
+    """Return where the run's service was started, and the address of MLflow that it was told, or ""."""
+    with suppress(VersionError):
+        served = ServedSettings.read(run.database.parent)
+        if served is not None and "mlflow" in served.exporters:
+            option = served.exporters["mlflow"].get("tracking_uri")
+            return Path(served.folder), str(option or served.environ.get("MLFLOW_TRACKING_URI", ""))
+    return Path(), ""
 
 
 def _event_files(run: RunFolder) -> Path:
@@ -192,6 +211,8 @@ def _nowhere(run: RunFolder, name: str | None) -> str:
             f"Run {run.id} is on its way to {', '.join(coming)}: its service is still writing. Open it again when "
             f"that is done; how far it is: otel-ml show {run.id}"
         )
+    if "mlflow" in asked and (elsewhere := _mlflow_store(run)[1]):
+        return f"Run {run.id} is in MLflow at {redacted(elsewhere)!r}, which `otel-ml open` cannot start. Open it there."
     return (
         f"Run {run.id} was not written for {name or 'TensorBoard or MLflow'}. Write it there now: "
         f"otel-ml replay {shlex.quote(str(run.path))} --to {name or 'tensorboard'}; or look here: otel-ml show {run.id}"
@@ -263,5 +284,6 @@ def _ask(address: str, what: str, query: object) -> Any:
     request = urllib.request.Request(
         f"{address}api/2.0/mlflow/{what}", json.dumps(query).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+    # Not through a proxy of the environment: it is the viewer on this host.
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=_TIMEOUT_S) as answer:
         return json.load(answer)
