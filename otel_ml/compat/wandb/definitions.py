@@ -202,7 +202,7 @@ class Definitions:
             metric = self._metric(name)
             number = plain_float(value)
             if metric is not None and metric.summary and _NONE not in metric.summary and number is not None:
-                # As asked at its first value: a definition that comes later changes nothing of it.
+                # As asked at the first value that it takes: a summary asked for later changes nothing of it.
                 extremes = self._extremes.setdefault(name, Extremes(metric.summary, metric.goal))
                 extremes.add(number)
                 summed[name] = {wanted: extremes.of(wanted) for wanted in extremes.wanted}
