@@ -122,6 +122,7 @@ class Config:
             experiment=_as_utf8(experiment or value(env.EXPERIMENT_NAME)),
             name=_as_utf8(name or value(env.RUN_NAME)),
             id=_as_utf8(id or value(env.EXPERIMENT_ID)),
+            # OpenTelemetry's own order: `OTEL_SERVICE_NAME` wins over `service.name` among the resource's attributes.
             role=_as_utf8(role or value(env.SERVICE_NAME) or attributes.get("service.name", "") or "trainer"),
             rank=value(env.RANK) if rank is None else rank,
             world_size=value(env.WORLD_SIZE) if world_size is None else world_size,
@@ -149,6 +150,7 @@ class Config:
             endpoint=endpoint,
             problems=tuple(problems),
         )
+        # With what is wrong in the environment: who corrects the call sees all of it at once.
         if wrong:
             raise ConfigError(*wrong, *problems)
         return config

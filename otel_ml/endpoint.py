@@ -77,6 +77,7 @@ def endpoint_of(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
         signals=urls,
         source=env.ENDPOINT.name if url else next((paths[path].name for path in urls), ""),
         protocol=_protocol(value(env.PROTOCOL), problems) if url or urls else value(env.PROTOCOL),
+        # A file is read at each connection, so its token is not among the headers that are fixed here.
         headers=_headers(value(env.HEADERS), "" if value(env.TOKEN_FILE) else str(value(env.TOKEN)), problems),
         token_file=value(env.TOKEN_FILE),
         certificate=value(env.CERTIFICATE),
@@ -102,6 +103,7 @@ def _is_url(url: str) -> bool:
         return False
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
+        # `parts.port` raises ValueError where it is not a number.
         return bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
@@ -137,6 +139,7 @@ def _protocol(protocol: str, problems: list[str]) -> str:
 def _headers(given: Mapping[str, str], token: str, problems: list[str]) -> Mapping[str, str]:
     headers = {key.lower(): text for key, text in given.items()}
     if token:
+        # The user's own `authorization` header wins over OTEL_ML_TOKEN.
         headers.setdefault("authorization", f"Bearer {token}")
     for key in [key for key, text in headers.items() if not _is_header(key, text)]:
         del headers[key]  # a line break in it would begin another header

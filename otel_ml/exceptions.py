@@ -66,6 +66,7 @@ class ConfigError(OtelMLError, ValueError):
             super().__init__(problems[0], slug=slug)
             return
         title = f"{len(problems)} settings are wrong"
+        # Each of them may name its own section already; then the title needs none.
         if not all(map(is_explained, problems)):
             title = explained(title, slug or self.slug)
         super().__init__("\n  ".join([f"{title}:", *problems]), slug=slug)

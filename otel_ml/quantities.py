@@ -87,6 +87,7 @@ def _rounded(value: float) -> float:
 
 def _with_prefix(value: float, unit: str) -> str:
     prefixes, rounded = _PREFIXES.get(unit, ""), _rounded(value)
+    # Thousands: 1,536 B has 1, and 0.0251 s has -1. Of the rounded number, so that 999,999 B is 1 MB.
     magnitude = math.floor(math.log10(abs(rounded)) / 3) if rounded and math.isfinite(rounded) else 0
     place = min(-magnitude if unit == "s" else magnitude, len(prefixes))
     if place < 1:
@@ -95,6 +96,7 @@ def _with_prefix(value: float, unit: str) -> str:
 
 
 def _long(value: float) -> str:
+    # The largest unit of which there is one once the value is rounded to the next smaller unit: 59.97 s is a minute.
     fits = (entry for entry in _LONG if round(abs(value) / entry[3]) * entry[3] >= entry[1])
     unit, length, smaller, part = next(fits)
     whole, rest = divmod(round(abs(value) / part), length // part)

@@ -61,6 +61,7 @@ def send_leftovers(spools: Path, endpoint: Endpoint, timeout: float, say: Say) -
 
     try:
         while not (is_done := recover_spools(spools, transport, deadline, heard, count)):
+            # Not slept to the deadline: the last try would have no time left.
             if is_final or time.monotonic() + _PAUSE_S >= deadline:
                 break
             time.sleep(_PAUSE_S)

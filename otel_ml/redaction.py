@@ -80,6 +80,7 @@ def is_secret_name(name: str) -> bool:
         >>> any(map(is_secret_name, ("max_tokens", "eos_token", "tokenizer", "text_key", "monkey")))
         False
     """
+    # `hfToken`, `HF_TOKEN` and `hf-token` are the same two words.
     words = [word.lower() for word in _WORD.findall(name)]
     if not words:
         return False
@@ -131,6 +132,7 @@ def redacted_arguments(arguments: Iterable[str]) -> list[str]:
             is_value and _PLAIN.fullmatch(argument) is None and (is_secret_name(option) or _is_secret(option, argument))
         )
         shown.append(HIDDEN if hidden else redacted(argument))
+        # `--token=x` has its value in the same word, which redacted() looks at.
         option = argument if argument.startswith("-") and "=" not in argument else ""
     return shown
 
@@ -145,6 +147,7 @@ def redacted_values(values: Any, name: str = "") -> Any:
     if isinstance(values, Mapping):
         return {key: redacted_values(value, _last(f"{name}.{key}")) for key, value in values.items()}
     if isinstance(values, (list, tuple)):
+        # The items of a list have its name: those of `token: [...]` are tokens.
         return [redacted_values(value, name) for value in values]
     if not isinstance(values, str):
         return HIDDEN if isinstance(values, bytes) and is_secret_name(name) else values

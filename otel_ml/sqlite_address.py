@@ -18,6 +18,7 @@ def sqlite_uri(path: Path) -> str:
     Raises:
         ConfigError: there is none: a `?` in a folder's name ends the path for some of them.
     """
+    # Whichever form reads back as the same path, since versions of SQLAlchemy decode differently.
     for written in (str(path), quote(str(path))):
         if database_of(f"{_SQLITE}{written}") == path:
             return f"{_SQLITE}{written}"

@@ -157,6 +157,7 @@ def size_bytes(raw: str) -> int:
         >>> size_bytes("10 GiB")
         10737418240
     """
+    # `10 GiB` → `10`; the unit is what was stripped.
     digits = raw.rstrip("BKMGTibkmgt ")
     unit = raw[len(digits) :].strip().lower()
     try:

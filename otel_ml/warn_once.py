@@ -32,5 +32,6 @@ def _log(sentence: str) -> None:
         logging.getLogger("otel_ml").warning("%s", sentence)
 
 
+# Another one than `reporter`, whose sentences wait for a run; this one says them at once.
 _PROGRAM = ErrorReporter()
 _PROGRAM.connect(_log)

@@ -13,6 +13,7 @@ __all__ = ["current_run", "folder_for_files", "id_of_run"]
 
 def current_run() -> Run | None:
     """Return the active run, or None; nothing is started."""
+    # init() with no arguments returns the current run, and begins none where one is active.
     return RUNTIME.init({}) if RUNTIME.is_active else None
 
 

@@ -69,6 +69,7 @@ def device_memory() -> dict[int, DeviceMemory]:
     for device in cuda.devices:
         if device == current or cuda.has_context(device):  # most processes see all of a host, and use one
             memory = _held(cuda, device)
+            # A context alone holds nothing of the allocator's: such a device has no numbers.
             if memory.max_reserved or device == current:
                 found[device] = memory
     return found

@@ -56,6 +56,7 @@ class Efficiency:
 
     def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
+        # Time of two threads would overlap, and the buckets would no longer add up to elapsed time.
         self._owner = threading.get_ident()
         self._since = clock()
         self._open: list[str] = []
@@ -106,6 +107,7 @@ class Efficiency:
         productive = elapsed - sum(taken.values())
         for bucket, seconds in taken.items():
             wall(bucket).record(seconds)
+        # Weighted by elapsed time, so that the mean over ranks and steps is productive time per elapsed time.
         _PRODUCTIVE.record(
             {"efficiency/wall/productive": productive}, several={FRACTION.name: (productive / elapsed, elapsed)}
         )
@@ -119,5 +121,6 @@ class Efficiency:
         """Give the time since the last look to the innermost bucket."""
         now = self._clock()
         if self._open:
+            # What is in no bucket is charged to none: `step()` takes the rest for productive.
             self._wall[self._open[-1]] += now - self._entered
         self._entered = now

@@ -111,6 +111,7 @@ class Watch:
         A callback that hangs is left behind.
         """
         self._stopping.set()
+        # A callback may stop its own watch, and a thread that joins itself raises.
         if self._thread is not threading.current_thread():
             self._thread.join(_GRACE_S)
 
@@ -126,6 +127,7 @@ class Watch:
         while not self._stopping.wait(self._every_s):
             self._ask()
         deadline = time.monotonic() + _GRACE_S
+        # What the job recorded last may have arrived and not be decided yet: `pending` says so.
         while self._ask() and time.monotonic() < deadline:
             time.sleep(_LAST_S)
 

@@ -79,6 +79,7 @@ def peak_flops(device: str, dtype: str = "bfloat16") -> float | None:
     if "MIG" in device:  # a slice of the device, whose share of it the name does not tell
         return None
     kind = _dtype(dtype)
+    # In the order of the table: `H200 NVL` stands before `H200`, which fits it, too.
     found = next((peak for peak in PEAKS if re.search(peak.pattern, device)), None)
     rate = None if found is None else found.teraflops.get(kind)
     return None if rate is None else rate * 1e12

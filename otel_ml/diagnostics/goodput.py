@@ -84,6 +84,7 @@ class Goodput:
     def saved(self, step: int) -> None:
         """A checkpoint that holds all steps up to `step` succeeded: they count from now on. Any thread may say so."""
         with self._lock:
+            # Both at once, and before the steps leave `_unsaved`: `_until()` counts those that are there.
             self._saved_seconds, self._saved_steps = self._until(step)
             self._unsaved = {unsaved: seconds for unsaved, seconds in self._unsaved.items() if unsaved > step}
             self._lost = sum(self._unsaved.values())
@@ -203,6 +204,7 @@ def goodput_of(run: otel_ml.Run | str | PathLike[str], *, role: str | None = Non
         if any(until >= step for later, until in complete.items() if later >= attempt)
     ]
     return GoodputReport(
+        # Rank-seconds: each rank has been there, or should have been, from the first start on.
         total=_elapsed(rows) * max(ranks.values()),
         worked=sum(worked.values()),
         productive=sum(worked[key] for key in held),

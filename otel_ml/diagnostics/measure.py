@@ -54,6 +54,7 @@ class Measure:
         attributes: Mapping[str, object] | None = None,
     ) -> None:
         """Record a value as `log()` does: at the current step or at `step`; nothing waits, nothing is raised."""
+        # Kept here and not only in `_metric()`: to look there, the measure would have to be hashed at each record.
         metric = self._metrics.get(over)
         if metric is None:
             metric = self._metrics[over] = _metric(self, over)
@@ -136,6 +137,7 @@ class Measures(dict[str, Measure]):
         self, key: tuple[str | None, ...], values: Iterable[str], several: Iterable[str], over: str | None
     ) -> tuple[Row, tuple[Series, ...]] | None:
         row, others = ([self[name].series(over) for name in names] for names in (values, several))
+        # Not kept: this process has too many series now, and may have room later.
         if None in row or None in others:
             return None
         known = self._rows[key] = Row([*filter(None, row)]), tuple(filter(None, others))
@@ -143,6 +145,7 @@ class Measures(dict[str, Measure]):
 
 
 if native is not None:
+    # The compiled method does the usual case itself, and calls the one above for the others.
     Measures.record = native.measures_method(Measures, Measures.record, step_for, time_ns)  # type: ignore[method-assign]
 
 

@@ -55,6 +55,7 @@ class Measurement:
 
     def end(self) -> None:
         """The operation is over."""
+        # It is not there where the device was in error at the beginning.
         if self in _OPEN:
             _OPEN.remove(self)
         process = process_memory()
@@ -82,6 +83,7 @@ class Measurement:
 
     def before(self, phase: str) -> None:
         """A phase begins now."""
+        # Above the level nothing has begun: `_began` is 0.
         if phase == "offload" and self._began:
             self._offloads = True
             self._look("end/onload", with_shares=True)
@@ -233,6 +235,7 @@ class Operation(Measurement):
         self._level = level
 
     def __enter__(self) -> Operation:
+        # Again for each use: `begin()` is left out where the level is off now.
         self._began = 0.0
         self._timer = self.timer("total")
         self._timer.__enter__()
@@ -246,6 +249,7 @@ class Operation(Measurement):
         is_measured = self._began > 0
         if is_measured:
             self.end()
+        # Behind end(): what the timer measures is never less than the sum of the phases.
         self._timer.__exit__(kind, error, trace)
         if is_measured:
             self._publish()

@@ -44,6 +44,7 @@ class Window:
         if self._profiler is None:
             if is_inside:
                 self._safely(lambda: self._start(index))
+        # The window is over as soon as a step outside of it is current, also where steps were left out.
         elif not is_inside:
             self._safely(self._stop)
         elif index != self._last:
@@ -69,8 +70,10 @@ class Window:
     def _start(self, index: int) -> None:
         rank = _rank()
         if self._ranks is not None and rank not in self._ranks:
+            # Asked once: a rank does not change.
             self._is_off = True
             return
+        # Not at the top: only the ranks and steps that profile need it.
         import torch
 
         profiler = torch.profiler.profile(**self._options)
@@ -91,6 +94,7 @@ class Window:
         try:
             change()
         except Exception as error:  # noqa: BLE001 - CUPTI, another profiler that runs, no torch: training goes on
+            # For good: a profiler that failed once, as of CUPTI, fails again in each window.
             self._profiler, self._is_off = None, True
             reporter.say("profiling-failed", f"The profiler is not used: {type(error).__name__}: {error}.")
 

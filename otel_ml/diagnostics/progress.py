@@ -110,6 +110,7 @@ class Progress:
         name, _, total = self._known[0]
         done_now = self._done[name] - self._at_start[name]
         values["progress/fraction"] = min(self._done[name] / total, 1.0)
+        # By what this start has done: a restart on other machines has another pace.
         if done_now > 0:
             seconds_each = (self._clock() - self._began) / done_now
             values["time/remaining"] = max(total - self._done[name], 0) * seconds_each

@@ -141,6 +141,7 @@ def histogram(rewards: Sequence[float], bins: int = 24) -> str:
         return f"all {low:g}"
     counts = [0] * bins
     for reward in rewards:
+        # The largest reward would be in a bin behind the last.
         counts[min(int((reward - low) / (high - low) * bins), bins - 1)] += 1
     top = max(counts)
     return f"{low:g} {''.join(_BARS[round(count / top * (len(_BARS) - 1))] for count in counts)} {high:g}"

@@ -81,6 +81,7 @@ def theoretical_memory(
     """
     wide = 4 * hidden if ffn is None else ffn
     groups = heads if key_value_heads is None else key_value_heads
+    # Query and output are hidden × hidden each; key and value have `groups` of `heads` columns.
     attention = 2 * hidden * hidden * (1 + groups / heads)
     feed_forward = (_GATED_MATRICES if gated else _PLAIN_MATRICES) * hidden * wide
     per_layer = attention + feed_forward + 4 * hidden  # two norms, each with weight and bias
@@ -88,6 +89,8 @@ def theoretical_memory(
     parameters = layers * per_layer + embedding * (1 if tied else 2) + 2 * hidden
     # Of several stages the first has the embedding of the input, the last that of the output.
     held = (layers * per_layer / pipeline + embedding * (1 if tied or pipeline > 1 else 2)) / tensor
+    # 2 bytes of bf16 weight and 4 of fp32 gradient stay on each rank; 4 of master weight and 8 of Adam's moments are
+    # split.
     per_parameter = 6 + 12 / data if sharded_optimizer else 18
     return MemoryEstimate(
         parameters=round(parameters),

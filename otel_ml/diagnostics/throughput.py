@@ -103,6 +103,7 @@ class Throughput:
             problems.append(f"Throughput: peak: expected FLOP/s above 0, got {peak!r}. Leave it out if unknown.")
         if problems:
             raise ConfigError(*problems)
+        # One more: a window of n steps lies between n + 1 moments.
         self._done: deque[_Done] = deque(maxlen=window + 1)
         self._devices = devices_per_replica
         self._over = over
@@ -134,6 +135,7 @@ class Throughput:
         if self._over is None:
             MEASURES.record(total | device)
         else:
+            # Totals count one rank of each replica; rates of a device count every rank.
             MEASURES.record(total, over=self._over)
             MEASURES.record(device)
         if not math.isfinite(sum(done)):  # a NaN stays in every sum after it: the window begins anew
@@ -162,6 +164,7 @@ class Throughput:
 
     def _peak_flops(self) -> float | None:
         if not self._is_peak_known:
+            # Before the device is asked, which may fail: it is asked once.
             self._is_peak_known = True
             name = device_name()
             self._peak = None if name is None else peak_flops(name, self._dtype)

@@ -35,6 +35,7 @@ class Rows:
             if is_inside_a_step():
                 return None
             step = max((self._latest, *(self._taken.get(name, -1) + 1 for name in names)))
+        # Anything else is passed on: otel_ml.log() says what is wrong with it.
         if isinstance(step, numbers.Integral):
             index = int(step)
             self._latest = max(self._latest, index)

@@ -85,6 +85,7 @@ class LogHandler(logging.Handler):
         # By the generation of their steps, which tells runs apart: of several each has a thread that takes its own.
         self._waiting: dict[int, _Waiting] = {}
         self.setFormatter(logging.Formatter(LINE))
+        # Weak: the function that is called at a fork stays for good, and a handler that was removed need not.
         forget = weakref.WeakMethod(self._forget)
         os.register_at_fork(after_in_child=lambda: (found := forget()) and found())
 
@@ -133,6 +134,7 @@ class LogHandler(logging.Handler):
     def _records(self, waiting: _Waiting) -> Iterator[LogRecord]:
         """Yield what is there as texts; called by the run's background thread."""
         waiting.is_asked = False  # before a line is taken: one that comes meanwhile asks again
+        # As many as there are now; a loop until it is empty would not end while a program logs faster.
         taken = [waiting.lines.popleft() for _ in range(len(waiting.lines))]
         by_step: dict[Step, list[_Line]] = {}
         for line in taken:

@@ -38,6 +38,7 @@ def end_others() -> None:
 
 def _dismiss_others() -> None:
     """Say that they are ended now, and wait until that is known; of a program that fails they may be the reason."""
+    # At exit the exception is gone from `exc_info()`, and the interpreter has left it in `last_value`.
     session, error = RUNTIME.current, sys.exc_info()[1] or getattr(sys, "last_value", None)
     if session is not None and session.ends_others and status_of_error(error) == "finished":
         session.dismiss_others()

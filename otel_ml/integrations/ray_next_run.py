@@ -49,6 +49,7 @@ def follow(job: str) -> None:
     # A run of the user's own, in the `env_vars` of an actor, stays.
     if os.environ.get(env.EXPERIMENT_ID.name) != before[env.EXPERIMENT_ID.name]:
         return
+    # What differs from the earlier run's was set by somebody else, and stays.
     for name in [name for name, value in before.items() if os.environ.get(name) == value]:
         del os.environ[name]
     for name, value in newest.items():

@@ -111,6 +111,8 @@ class _Place:
             RUNTIME.shutdown(_LEAVE_S)
             return
         with self._lock:
+            # An actor is made once, and stays what it is; a worker for tasks may work for another trial with each
+            # call.
             if who != self._taken_for or (not actor and told != self.told):
                 self._leave()
                 self._become(context, who, told, _role(context.get_task_function_name() if actor else None))
@@ -201,6 +203,7 @@ def _claimed_rank(job: str, role: str, who: str) -> int:
     if known is not None:
         return int(known)
     rank = len(ray_store.names(f"{of_role}at/"))  # where to begin: those below are taken
+    # True means that somebody had it before: the next rank is tried.
     while ray_store.put(f"{of_role}at/{rank}", who, overwrite=False):
         rank += 1
     ray_store.put(mine, str(rank))

@@ -104,6 +104,7 @@ class ActorLink:
         """Return the way to a service that differs from the last one; without one, see that there is an actor."""
         del failing_s
         service = self._announced()
+        # A service that is known already was given up by who calls this; only another one is news.
         if service is not None and service != self._reached and answers(service):
             return self._arrived(service)
         if now >= self._ask_at and _is_connected():
@@ -155,6 +156,7 @@ class ActorLink:
         endpoint = endpoint_of(service)
         # What this process starts is not connected to Ray: it joins by the endpoint, as in remote mode.
         for name, value in ((env.ENDPOINT.name, service.endpoint), (env.TOKEN.name, service.token)):
+            # What the user has set stays. What was written here before may be of a service that is gone.
             if name in self._written or not os.environ.get(name):
                 os.environ[name] = value
                 self._written.append(name)
@@ -260,6 +262,7 @@ def _have_it_started() -> None:
     """Start the service by a process that leaves, so that the service is not a child of a Ray worker."""
     import ray
 
+    # Not the loopback: workers on other nodes send here.
     address = ray.util.get_node_ip_address()
     listen = f"[{address}]:0" if ":" in address else f"{address}:0"
     subprocess.run(python_command(__name__, listen), stdin=subprocess.DEVNULL, check=False)

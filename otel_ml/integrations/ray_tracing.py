@@ -54,6 +54,7 @@ def _forget_signatures_without_it() -> None:
 
     if ray.is_initialized():
         return
+    # Ray keeps no list of its remote functions.
     for function in [one for one in gc.get_objects() if type(one) is RemoteFunction]:
         known = function._function_signature  # noqa: SLF001 (Ray keeps it nowhere else)
         if known is not None and all(one.name != _CONTEXT for one in known):

@@ -74,6 +74,8 @@ def join(told: str) -> None:
         for name, value in _of_driver.items():
             _put(name, value)
     work_for_trial(is_so=False)
+    # Only here is the environment the driver's for certain: before a trial's variables are put in, and after those of
+    # one before were taken back.
     _of_driver.update({name: os.environ.get(name) for name in _OF_THE_RUN})
     if not told:
         return

@@ -96,6 +96,7 @@ class TimedLoader(Generic[T_co]):
             batches: Iterator[Any] = iter(self._loader)
             batch: Any = next(batches, end)
         while batch is not end:
+            # Outside of the timer: what the loop does with a batch is not waiting.
             yield batch
             with timed(self._name):
                 batch = next(batches, end)
@@ -142,6 +143,7 @@ def _structure(model: Module, total: int) -> str:
         rows.append(f"| {path or '(model)'} | {type(module).__qualname__} | {count:,} |")
     table = "\n".join(rows)
     if len(table) > _LONGEST:
+        # Cut at the end of a row.
         kept = table[:_LONGEST].rpartition("\n")[0]
         table = f"{kept}\n| … | {len(rows) - kept.count(chr(10)) - 1} more modules | {total:,} in all |"
     return table

@@ -60,6 +60,7 @@ class _Handler(logging.Handler):
             self._stop(kind.removesuffix(_END))
 
     def _start(self, name: str) -> None:
+        # Counted, as spans of one name may be inside of each other.
         self._running[name] += 1
         self._timer(name).start()
 

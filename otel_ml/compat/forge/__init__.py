@@ -62,6 +62,7 @@ NOT_HERE: Mapping[str, str] = {
     "ConsoleBackend": "Name the exporter in init_backends({'console': {}}).",
     "WandbBackend": "Name the exporter in init_backends({'wandb': {}}).",
     "get_logger_backend_class": "Exporters are found by the names that init_backends() is given.",
+    # torchforge's looks at the context of a Monarch actor; without Monarch there is nothing to ask.
     "get_proc_name_with_rank": "It asks Monarch: use torchforge's, and give the name to init_backends(process_name=…).",
 }
 """Names of the original that are not here, and what is used instead."""

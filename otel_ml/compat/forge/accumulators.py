@@ -52,11 +52,14 @@ class MetricAccumulator(ABC):
         is_known = isinstance(reduction, (Reduce, Sample))
         own: OwnReduction | None = None if is_known else OwnReduction(self.name, type(self))
         self.reduction_type: Reduce | Sample | OwnReduction = own or reduction
+        # Before reset(): the one of a program's own class may say otherwise, and need not set it at all.
         self.is_reset = True
         self.reset()
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        # Not inherited: a subclass of `SumAccumulator` without a name of its own would otherwise take the place of it
+        # in KNOWN, under "sum".
         cls.name = cls.__dict__.get("name") or f"{cls.__module__}.{cls.__qualname__}"
         KNOWN[cls.name] = cls
 
@@ -204,6 +207,7 @@ class StdAccumulator(MetricAccumulator):
     @property
     def sum_sq(self) -> float:
         """Of the squares of the values, as torchforge has it."""
+        # The sum of squares is count·variance + count·mean², and m2 is count·variance.
         return self.m2 + self.mean * self.sum
 
     def reset(self) -> None:
@@ -244,6 +248,8 @@ def _chan(one: _Moments, other: _Moments) -> _Moments:
 
 def _deviation(moments: _Moments) -> float:
     count, mean, m2 = moments
+    # An infinite value makes the mean infinite or NaN. torchforge computes inf - inf there, and returns max(0.0, NaN),
+    # which is 0.
     if not math.isfinite(mean):
         return math.nan
     return math.sqrt(m2 / count) if count else 0.0
@@ -261,6 +267,8 @@ def _largest(values: Sequence[float]) -> float:
 
 
 def _smallest(values: Sequence[float]) -> float:
+    # max() and its NaN rule serve both ways: -max(-x) is min(x), the negative of NaN is NaN, and of no values the
+    # result is inf.
     return -_largest([-value for value in values])
 
 
@@ -294,6 +302,8 @@ class SampleAccumulator(MetricAccumulator):
                 f"Record a dictionary with {self.sample.by!r}, or name another key: Sample(by=…).",
             )
             return
+        # Both heaps have their worst entry first, which the next better one pushes out. Of samples with the same
+        # number the earlier one stays: its -place is the larger.
         place = next(self._numbers)
         _keep(self._top, (number, -place, value), self.sample.top_k)
         _keep(self._bottom, (-number, -place, value), self.sample.bottom_k)
@@ -304,6 +314,7 @@ class SampleAccumulator(MetricAccumulator):
 
     def get_state(self) -> dict[str, Any]:
         """Return what was kept, with the numbers it is ranked by."""
+        # A sample may be in both heaps, as where there is only one. Its place, the same in both, is here once.
         kept = {place: (number, sample) for number, place, sample in self._top}
         kept.update({place: (-number, sample) for number, place, sample in self._bottom})
         settings = {"top_k": self.sample.top_k, "bottom_k": self.sample.bottom_k}
@@ -315,6 +326,8 @@ class SampleAccumulator(MetricAccumulator):
         kept = sorted((pair for state in states for pair in state["kept"]), key=lambda pair: pair[0], reverse=True)
         top = max((state["top_k"] for state in states), default=0)
         bottom = max((state["bottom_k"] for state in states), default=0)
+        # Best first, so these are the first `top` and the last `bottom`; with fewer samples than that the two overlap,
+        # and each sample is there once.
         return [sample for place, (_, sample) in enumerate(kept) if place < top or place >= len(kept) - bottom]
 
 

@@ -95,6 +95,8 @@ class Collector:
 
     def push_at(self, place: Place, metric: Metric) -> None:
         """Take a value that belongs where the process was, such as what began there."""
+        # With `passed` flushes since, the first of them has taken what was pushed at that place: `_flushed[-passed]`
+        # is its step. Beyond MAX_FLUSHES the step is forgotten, and the value goes where the process is now.
         passed = self._flushes - place.flushes
         if self._waits and 0 < passed <= len(self._flushed):
             publish(metric, self.modes, self._flushed[-passed])
@@ -119,6 +121,7 @@ class Collector:
         if not isinstance(metric.reduction, Reduce) or metric.reduction is Reduce.SAMPLE:
             self._reduce_here(metric)
             return
+        # Before what waits: torchforge's streaming backends get each value at the push, and not at a flush.
         if LoggingMode.PER_RANK_NO_REDUCE in self.modes:
             stream(metric, self._number(metric.timestamp))
             if self.modes == {LoggingMode.PER_RANK_NO_REDUCE}:
@@ -126,6 +129,7 @@ class Collector:
         if not self._waits:
             publish(metric, self.modes, None)
         elif len(self._held) < MAX_HELD:
+            # Copied before the lock is taken: a large tensor takes its time, and a flush would wait for it.
             held = replace(metric, value=held_value(metric.value))
             with self._lock:
                 self._held.append(held)

@@ -87,11 +87,14 @@ class GlobalLoggingActor:
         return len(self._fetchers)
 
     async def _flush(self, global_step: int = 0) -> None:
+        # Before the fetchers are asked: what this process records while they answer waits for the next flush.
         own = COLLECTOR.flush(global_step)
         answers = await asyncio.gather(*(_asked(name, one, global_step) for name, one in list(self._fetchers.items())))
         publish_merged([own, *(state for answer in answers for state in answer)], global_step)
 
     async def _shutdown(self) -> None:
+        # In this order: what still waits needs the run, and shutdown() ends it. That one may take seconds, in which
+        # the event loop of an actor has to go on.
         COLLECTOR.finish()
         COLLECTOR.forget()
         _LOGGERS.clear()
@@ -102,6 +105,7 @@ async def _asked(name: str, fetcher: Any, global_step: int) -> list[Mapping[str,
     """Return the states of one fetcher; none, and said, where it fails: the others' flush goes on."""
     try:
         answer = fetcher.flush(global_step, return_state=True)
+        # A fetcher that is not async has done its work by now: nothing bounds how long that takes.
         if inspect.isawaitable(answer):
             answer = await asyncio.wait_for(answer, FLUSH_TIMEOUT_S)
     except Exception as error:  # noqa: BLE001 (an actor fails in any way)
@@ -117,6 +121,7 @@ async def _asked(name: str, fetcher: Any, global_step: int) -> list[Mapping[str,
 def _is_by_rank(answer: Any) -> bool:
     """Whether the fetcher of a whole mesh answered: name of a rank → its states."""
     states = answer.values() if isinstance(answer, Mapping) else ()
+    # One process answers key → state, and each state has a `reduction_type`; a mesh answers rank → such a dictionary.
     return bool(states) and not any("reduction_type" in state for state in states)
 
 
@@ -245,6 +250,7 @@ def start(config: Mapping[str, Mapping[str, Any] | None], process_name: str | No
         raise ConfigError(*problems)
     for name, options in backends.items():
         _say_unused(name, options)
+    # One run has one project and one name: of several backends that give an option the last counts.
     merged = {key: value for options in backends.values() for key, value in options.items()}
     exporters = with_exporters_of_the_job(["jsonl", *config]) if config else None
     otel_ml.init(

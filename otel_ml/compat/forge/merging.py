@@ -87,6 +87,8 @@ def _are_empty(kind: str, states: Iterable[State]) -> bool:
 
 def _kind(reduction: Any) -> str:
     """Return what `KNOWN` calls a reduction that a state names: by its name, or by what has it as `value`."""
+    # torchforge's states have the text, and those in the example of its `reduce_metrics_states()` the member of
+    # `Reduce`.
     return str(getattr(reduction, "value", reduction))
 
 

@@ -51,15 +51,19 @@ def stream(metric: Metric, number: int) -> None:
     otel_ml.log(row, step=number, axis=STREAM_AXIS, reduce="rank")
 
 
+# There are at most 24 answers, and `publish()` asks for one at each value.
 @lru_cache
 def _series(reduction: Reduce, *, is_global: bool, is_per_rank: bool) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     return tuple(_made(reduction.value, is_global=is_global, is_per_rank=is_per_rank))
 
 
 def _made(name: str, *, is_global: bool, is_per_rank: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    # Neither of the two: the streaming mode alone, which `stream()` serves.
     if not is_per_rank:
         if is_global:
             yield "", {"reduce": name}
+    # `rank` shows the mean of each rank's records, so the mean needs no `within`. The other reductions do, or a rank's
+    # own maximum would be the mean of its values.
     elif name == "mean":
         yield "", {"reduce": ("mean", "rank") if is_global else "rank"}
     elif name == "std" and is_global:

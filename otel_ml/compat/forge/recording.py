@@ -69,4 +69,5 @@ def child_env() -> dict[str, str]:
     The lines on stderr, git and the package list stay the business of the process that calls this.
     """
     modes = ",".join(sorted(mode.value for mode in COLLECTOR.modes))
+    # What child_env() says stands behind the defaults, and wins over them.
     return {CONSOLE.name: "off", CAPTURE.name: "off", **otel_ml.child_env(), MODES_VARIABLE: modes}

@@ -35,10 +35,12 @@ def _renamed(state: State) -> State:
     if not _OUR_WORD.keys() & state.keys():
         return state
     named = {_OUR_WORD.get(key, key): value for key, value in state.items()}
+    # Ours has a count of its own, which replaces the 1.
     return {"count": 1, **named} if "total" in state else named
 
 
 def _moments(state: State) -> State:
     count, total = state["count"], state["sum"]
     mean = total / count if count else 0.0
+    # The difference of two large sums may come out just below 0, of which there is no root.
     return {"count": count, "mean": mean, "m2": max(state["sum_sq"] - mean * total, 0.0)}

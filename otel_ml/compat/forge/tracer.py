@@ -31,6 +31,8 @@ class _Stretch:
     __slots__ = ("_began_ns", "_elapsed")
 
     def __init__(self, *, is_gpu: bool) -> None:
+        # The device's first: recording its event costs the host some time, which is not part of what the CPU's clock
+        # measures.
         self._elapsed = DEVICE_TIMERS.begin() if is_gpu else None
         self._began_ns = perf_counter_ns()
 
@@ -101,6 +103,7 @@ class Tracer:
         if self._whole is not None:
             self._parts.append((step_name, self._part.end()))
             self._part = _Stretch(is_gpu=self._is_gpu)
+        # With metrics off start() did nothing, and a step without it is not a mistake.
         elif not (are_perf_metrics_off() or are_metrics_off()):
             raise self._wrong(f"at step {step_name!r}, and not started", "Call start() first")
 
@@ -111,16 +114,19 @@ class Tracer:
             if not (are_perf_metrics_off() or are_metrics_off()):
                 raise self._wrong("stopped, and not started", "Call start() first")
             return
+        # Before memory is read, which takes time of its own.
         total = whole.end()
         if self._memory is not None:
             self._memory.end()
         times = [(f"{name}/duration", seconds) for name, seconds in self._parts]
         for name, seconds in (*times, ("total_duration", total)):
+            # Two names of one value: a metric has one reduction.
             self._push(Metric(f"{self.prefix}/{name}_avg_s", seconds, Reduce.MEAN))
             self._push(Metric(f"{self.prefix}/{name}_max_s", seconds, Reduce.MAX))
 
     def _push(self, metric: Metric) -> None:
         if isinstance(metric.value, DeviceElapsed):
+            # The value is known once the device has come there, maybe in a later step.
             COLLECTOR.push_at(self._place, metric)
         else:
             COLLECTOR.push(metric)
@@ -138,6 +144,7 @@ class trace:  # noqa: N801 (torchforge's name)
     def __init__(self, prefix: str, track_memory: bool = False, timer: str = "cpu") -> None:
         _check_timer(timer)
         self._new = functools.partial(Tracer, prefix, track_memory, timer)
+        # A stack: one `trace` may be entered again inside itself, as by a function that calls itself.
         self._entered: list[Tracer] = []
 
     def __enter__(self) -> Tracer:

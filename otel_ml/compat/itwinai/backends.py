@@ -34,6 +34,8 @@ class ConsoleLogger(Logger):
 
     supported_kinds: ClassVar[frozenset[str]] = kinds.CONSOLE
     elsewhere: ClassVar[Mapping[str, str]] = {"run_path": "the folder of the run is otel_ml.init().dir."}
+    # itwinai 0.4.2 leaves `is_initialized` true when this logger's context is destroyed, so its log() goes on
+    # printing.
     _had_context = False
 
     def log(
@@ -51,6 +53,7 @@ class ConsoleLogger(Logger):
             LoggerContextError: a RuntimeError; there has been no context.
         """
         super().log(item, identifier, kind, step, batch_idx, **kwargs)
+        # Inside a context `observe()` has shown it, which super().log() calls.
         if not self.is_initialized and self.should_log(batch_idx):
             _show(item, identifier, kind)
 
@@ -88,6 +91,7 @@ def _database() -> str:
     """Return what the exporter writes to where nothing says otherwise; empty where the exporter has to refuse it."""
     with suppress(ConfigError):
         return sqlite_uri(Config.from_env().dir / "mlflow.db")
+    # A folder whose name cannot be part of an address of SQLite: the exporter refuses it, and says why.
     return ""
 
 
@@ -140,6 +144,7 @@ class MLFlowLogger(Logger):
 
     def resolve_experiment_id(self) -> str:
         """Return the experiment's id, here its name; runs of `mlflow` begin in it, and are written as this logger's."""
+        # Of the whole collection: a run that `logger.mlflow.start_run()` begins is written by all of its loggers.
         exporters = (*self.whole.init_arguments()["exporters"], *Config.from_env().exporters)
         STATE.write_to(tuple(dict.fromkeys(exporters)), self.whole.environment())
         return str(self.mlflow.set_experiment(self.experiment_name).experiment_id)
@@ -154,6 +159,8 @@ class MLFlowLogger(Logger):
 
     def begin(self, joined: Joined) -> None:
         """Make the run that of `mlflow`."""
+        # The stack of compat.mlflow belongs to this thread. In other threads the functions of `logger.mlflow` join the
+        # run by themselves, without the prefix.
         self.active_run = STATE.join(joined.run, f"{joined.prefix}/" if joined.prefix else "")
 
     def observe(self, entry: Entry) -> None:

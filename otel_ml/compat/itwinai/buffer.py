@@ -88,9 +88,12 @@ class Buffer:
         return [summary.path for summary in self._summaries.values()]
 
     def _write_kept(self) -> None:
+        # The list changes hands: the writing thread is the only one that has the old one.
         kept, self._kept = self._kept, []
         if kept:
             if self._writer is None:
+                # One thread, so that the lines of a file stay in the order in which they were logged. Summaries belong
+                # to it, too, until `close()` has waited for it.
                 self._writer = ThreadPoolExecutor(1, thread_name_prefix="otel-ml-provenance")
             self._writer.submit(self._write, kept)
 

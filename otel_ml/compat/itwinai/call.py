@@ -25,10 +25,13 @@ class Call:
 
     def is_of(self, other: Call) -> bool:
         """Whether this is `other`, or that with fewer options."""
+        # By identity: comparing two tensors makes another tensor, and waits for the device.
         is_same = self.item is other.item and (self.identifier, self.kind) == (other.identifier, other.kind)
         return is_same and _is_same_step(self.step, other.step) and self._has_options_of(other)
 
     def _has_options_of(self, other: Call) -> bool:
+        # Fewer options are the same call: a logger of the program's own may have taken some out for itself before it
+        # gives the rest on.
         return all(name in other.options and value is other.options[name] for name, value in self.options.items())
 
 

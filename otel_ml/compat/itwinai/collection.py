@@ -32,6 +32,7 @@ class LoggersCollection(Logger):
     supported_kinds: ClassVar[frozenset[str]] = KINDS
 
     def __init__(self, loggers: Sequence[Logger]) -> None:
+        # The collection itself lets everything pass: each of its loggers asks its own gate.
         super().__init__(log_freq="batch", log_on_workers=-1)
         names = [type(logger).__name__ for logger in loggers]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -60,8 +61,10 @@ class LoggersCollection(Logger):
             return super().create_logger_context(rank, **kwargs)  # which says so, and changes nothing
         for logger in self.every():
             logger.worker_rank = rank
+        # Before the loggers of the program's own, whose contexts join the run that this one begins.
         run_id = super().create_logger_context(rank, **kwargs)
         for logger in self.every():
+            # Also those that do not log on this worker: for them log() has to do nothing, and not to raise.
             logger.is_initialized = logger.is_initialized or not _has_own(logger, *_CONTEXT)
         for logger in self.with_own(*_CONTEXT):
             logger.create_logger_context(rank=rank, **kwargs)
@@ -74,6 +77,7 @@ class LoggersCollection(Logger):
             LoggerContextError: a RuntimeError; there is no context.
         """
         self._require_context()
+        # Before the collection leaves: it has begun the run, and is the last one in it.
         for logger in self.with_own(*_CONTEXT):
             logger.destroy_logger_context()
         for logger in self.every():
@@ -98,6 +102,9 @@ class LoggersCollection(Logger):
         self._require_context()
         call = Call(item, str(identifier), kind, step, kwargs)
         with ExitStack() as afterwards, collecting(call, self.whole) as giving_on:
+            # Runs last, also when a logger raises: which of the program's own loggers give the call on is known by
+            # then. The stack is left after `collecting()`, inside of which take() would leave the call to this
+            # collection.
             afterwards.callback(lambda: self.take(call, [*self.passing(batch_idx), *giving_on]))
             for logger in self.with_own("log"):
                 logger.log(item=item, identifier=identifier, kind=kind, step=step, batch_idx=batch_idx, **kwargs)
@@ -136,6 +143,7 @@ class LoggersCollection(Logger):
         found = [logger.init_arguments() for logger in self._chosen()]
         merged: dict[str, Any] = {}
         for arguments in found:
+            # What is None or empty does not count as said, so the first logger that names the run wins.
             merged.update({key: value for key, value in arguments.items() if value and not merged.get(key)})
         return {**merged, "exporters": tuple(dict.fromkeys(name for one in found for name in one["exporters"]))}
 
@@ -163,6 +171,7 @@ _CONTEXT = ("create_logger_context", "destroy_logger_context")
 
 def _has_own(logger: Logger, *verbs: str) -> bool:
     """Whether one of the verbs is that of a subclass which the program has."""
+    # `__module__` of the function: a method that the subclass inherits has ours.
     return any(not str(getattr(type(logger), verb).__module__).startswith("otel_ml.") for verb in verbs)
 
 

@@ -64,6 +64,7 @@ class Document:
 
     def note(self, context: str, entry: Entry) -> None:
         """Note one thing that was logged and is not a metric."""
+        # Of anything else the class alone: a document of PROV is text, and a model or a tensor has no place in it.
         value = entry.item if isinstance(entry.item, (bool, int, float, str)) else type(entry.item).__qualname__
         attributes = {"kind": entry.kind, "value": value, "step": entry.step}
         node = self._entity(entry.identifier, attributes)
@@ -108,6 +109,8 @@ class Document:
         return found
 
     def _entity(self, label: str, attributes: Mapping[str, Any]) -> Any:
+        # One thing may be logged many times under one name, and each is an entity; their identifiers differ by this
+        # number.
         self._number += 1
         own = {self._names[key]: value for key, value in attributes.items() if value is not None}
         name = self._names[f"{_local(label)}.{self._number}"]

@@ -25,6 +25,7 @@ class Files:
     def pickled(self, item: Any, identifier: str) -> Path:
         """Pickle `item` to `<folder>/<identifier>` and return that path; a file of that name is replaced."""
         path = self._path(identifier)
+        # Written beside and renamed: a process that is killed here leaves the old file whole.
         beside = path.with_name(f".{path.name}.part")
         with beside.open("wb") as file:
             pickle.dump(item, file)
@@ -61,6 +62,7 @@ class Files:
         return self._unused(identifier, "")
 
     def _path(self, identifier: str) -> Path:
+        # A name such as `../../x` stays below the folder.
         inside = [part for part in PurePosixPath(str(identifier)).parts if part not in {"/", "..", "."}]
         path = self.folder.joinpath(*(inside or ["item"]))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,6 +111,7 @@ def _form(item: Any, identifier: str) -> tuple[str, Callable[[BinaryIO], None]]:
         return ".png", lambda file: item.savefig(file, format="png")
     if hasattr(item, "to_html"):
         return ".html", lambda file: _write_bytes(item.to_html().encode(), file)
+    # Not where the name has an ending: `weights.bin` says that the program reads it otherwise than as JSON.
     if isinstance(item, (Mapping, list, tuple, int, float, bool)) and not PurePosixPath(identifier).suffix:
         return ".json", lambda file: _write_json(item, file)
     return ".pkl", lambda file: pickle.dump(item, file)
@@ -125,6 +128,8 @@ def _write_json(item: Any, file: BinaryIO) -> None:
 def _write_yaml(item: Any, file: BinaryIO) -> None:
     import yaml
 
+    # By way of JSON, which has the text of what it does not know: safe_dump() refuses numbers of numpy and other
+    # objects.
     plain = json.loads(json.dumps(item, default=str))
     file.write(yaml.safe_dump(plain, sort_keys=False).encode())
 

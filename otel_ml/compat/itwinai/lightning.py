@@ -67,7 +67,10 @@ class ItwinaiLogger(LOGGER):  # type: ignore[misc] # which of two packages it co
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log what Lightning has reduced."""
+        # Lightning calls a logger on every rank; its own loggers are those of rank 0 alone by `rank_zero_only`.
         if global_rank() == 0:
+            # Under the names that the program chose: Lightning hands them over while it evaluates, and they would get
+            # `eval/` before them.
             with outside():
                 for name, value in metrics.items():
                     self.experiment.log(item=value, identifier=name, kind="metric", step=step)
@@ -88,7 +91,9 @@ class ItwinaiLogger(LOGGER):  # type: ignore[misc] # which of two packages it co
         """Keep the checkpoint that was saved, now or at the end, see `log_model`."""
         if global_rank() != 0 or self._log_model is False:
             return
+        # With -1 none is deleted, so nothing is gained by waiting for those that are left at the end.
         if self._log_model == "all" or getattr(checkpoint_callback, "save_top_k", None) == -1:
+            # Begins the context where nothing was logged yet.
             _ = self.experiment
             self._checkpoints.record(checkpoint_callback, None)
         elif checkpoint_callback not in self._callbacks:

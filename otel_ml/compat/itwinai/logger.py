@@ -106,6 +106,7 @@ class Logger(LogMixin):
         self._wanted_run_id = run_id
         self._collection: Logger | None = None
 
+    # Called only for what the object does not have.
     def __getattr__(self, name: str) -> NoReturn:
         instead = self.elsewhere.get(name)
         raise AttributeError(f"{type(self).__name__} has no {name!r}" + (f": {instead}" if instead else ""))
@@ -171,12 +172,15 @@ class Logger(LogMixin):
             return self.run_id
         self.worker_rank = rank
         if not self.logs_on(rank):
+            # On a worker that does not log the context is open all the same: log() there does nothing, and does not
+            # raise.
             self.is_initialized = True
             return None
         arguments = self.init_arguments()
         joined = SESSION.join(
             {**arguments, "rank": rank, "name": kwargs.get("run_name") or arguments.get("name")},
             self.environment(),
+            # `_wanted_run_id`, not `run_id`: that one has the id of the run before, once there has been one.
             run_id=kwargs.get("run_id") or self._wanted_run_id,
             parent_run_id=kwargs.get("parent_run_id"),
         )
@@ -190,7 +194,9 @@ class Logger(LogMixin):
             LoggerContextError: a RuntimeError; there is no context.
         """
         self._require_context()
+        # Asked before `part()` forgets it.
         had_joined = self.has_joined
+        # Before the session is left: `end()` of a logger needs the run while it is still open.
         self.part()
         if had_joined:
             SESSION.leave()
@@ -229,6 +235,7 @@ class Logger(LogMixin):
         """Record a call that the loggers `passing` let pass, or leave it to the collection that is given it."""
         if not passing or is_given_on(call, self.whole, passing):
             return
+        # All of them have joined the same run; files go where the first one of them keeps its own.
         entry = passing[0].entry(call, passing)
         for logger in passing:
             logger.observe(entry)
@@ -257,6 +264,7 @@ class Logger(LogMixin):
         """Record into a run that was joined."""
         self._joined, self.is_initialized = joined, True
         if self.has_several:
+            # Workers share `savedir`, and each would find the others' files under its names.
             self._files = Files(Path(self.savedir, f"worker_{self.worker_rank}"))
         self.experiment_id, self.run_id = joined.run.experiment, joined.run.id
         self._begun, self._energy = time.monotonic(), Energy()

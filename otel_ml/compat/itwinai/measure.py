@@ -46,6 +46,7 @@ def flops_of_epoch(model: Any, dataset: Iterable[Any]) -> int:
     total = 0
     for batch in dataset:
         inputs = _inputs(batch)
+        # As a text: a dictionary of shapes cannot be the key of one.
         key = repr(_shape(inputs))
         if key not in known:
             known[key] = _operations(model, inputs)
@@ -86,6 +87,7 @@ def system() -> dict[str, float]:
     except ImportError:
         pass
     else:
+        # psutil measures since its call before this one; the first one in a process says 0.
         found["cpu_usage"] = float(psutil.cpu_percent())
         found["memory_usage"] = float(psutil.virtual_memory().percent)
         found["disk_usage"] = float(psutil.disk_usage(os.path.sep).percent)
@@ -119,11 +121,15 @@ class Energy:
         for read, wraps, before in self._begun:
             now = read()
             if now is not None:
+                # RAPL's counter begins again at `max_energy_range_uj`, mostly 262,144 J, which 300 W use in a quarter
+                # of an hour. Only once since the beginning can be seen. The counters of NVML have no such limit, and
+                # come with 0.
                 used += now - before if now >= before else now - before + wraps
         return used
 
 
 def _counters() -> Iterable[Counter]:
+    # Packages alone: `intel-rapl:0:0` and the like are parts of them, and would count twice.
     for folder in sorted(_RAPL.glob("intel-rapl:[0-9]")):
         limit = _microjoules(folder / "max_energy_range_uj")
         yield partial(_microjoules, folder / "energy_uj"), limit or 0.0

@@ -94,6 +94,7 @@ class Prov4MLLogger(Logger):
     def end(self) -> None:
         """Write the documents, and keep them as artifacts."""
         document, buffer = self._document, self._buffer
+        # Before anything that may fail: the next context begins a new document.
         self._document = self._buffer = None
         if document is None or buffer is None:
             return

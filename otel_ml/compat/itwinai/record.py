@@ -50,8 +50,10 @@ def _number(entry: Entry, name: str, value: Any, *, axis: str | None = None, ste
     options = {key: entry.options[key] for key in ("reduce", "within", "weight", "over") if key in entry.options}
     value = _plain(value)
     if not options:
+        # Without options it is logged as in itwinai: one number of a name at a step, of which the last counts.
         value, options["within"] = as_one(value), WITHIN
     if entry.has_several:
+        # Beside the mean each worker's own curve, as itwinai has runs of each worker.
         options.setdefault("reduce", ("mean", "rank"))
     at = entry.joined.rows.step_of((name,), entry.step) if axis is None else step
     otel_ml.record(name, value, step=at, axis=axis, **options)
@@ -210,6 +212,7 @@ def _hook(name: str, parameter: Any, joined: Joined, log: str, log_freq: int) ->
         if not joined.run.is_active:  # the model goes on, maybe in another run
             return
         passes += 1
+        # The first pass, then each `log_freq`-th after it.
         if (passes - 1) % log_freq:
             return
         if log in {"gradients", "all"}:

@@ -55,6 +55,8 @@ def register(models: Sequence[ToRegister], run: Run) -> None:
     worker = threading.Thread(target=work, name="otel-ml-registry", daemon=True)
     worker.start()
     worker.join(TIMEOUT_S)
+    # The worker takes out what it has registered, so after a timeout the rest is still here. It may go on registering
+    # meanwhile, as nobody ends it.
     if missing:
         why = _first_line(error[0]) if error else f"no answer within {seconds(TIMEOUT_S)}"
         names = ", ".join(one.model for one in missing)
@@ -69,6 +71,7 @@ def _register(missing: list[ToRegister], run: Run) -> None:
     import mlflow
     from mlflow.exceptions import MlflowException
 
+    # `<OTEL_ML_DIR>/<experiment>/<run id>`: the exporter's database is beside the experiments.
     uri = os.environ.get("MLFLOW_TRACKING_URI") or (run.dir and sqlite_uri(run.dir.resolve().parents[1] / "mlflow.db"))
     if not uri:
         raise LookupError("neither MLFLOW_TRACKING_URI nor a folder of the run is known")
@@ -85,6 +88,7 @@ def _register(missing: list[ToRegister], run: Run) -> None:
             client.get_registered_model(one.model)
         except MlflowException:
             client.create_registered_model(one.model)
+        # Where the exporter puts artifacts.
         source = f"{stored.info.artifact_uri}/artifacts/{unique_path(one.artifact)}"
         version = client.create_model_version(one.model, source, run_id=stored.info.run_id)
         if one.alias:
@@ -102,6 +106,7 @@ def _stored(client: Any, run: Run) -> Any:
 
 def _until(find: Callable[[], Any]) -> Any:
     """Return what `find` finds, at last nothing: the service opens the run in its own time."""
+    # Less than TIMEOUT_S: the requests that follow need the rest of it.
     deadline = time.monotonic() + TIMEOUT_S * 0.8
     while not (found := find()) and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -123,6 +123,8 @@ class CallbackManager:
                 raise ConfigError(f"The class {one.__name__} was given to add(): expected an object, {one.__name__}().")
             for event, registered in self._registered.items():
                 method = getattr(one, event, None)
+                # A static method, or a function that was set on the object, has no `__func__`, and counts as one of
+                # the program's own.
                 if method is not None and getattr(method, "__func__", None) is not getattr(Callback, event):
                     registered.append(method)
 

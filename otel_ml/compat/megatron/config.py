@@ -159,6 +159,7 @@ class LoggerConfig:
         problems = [*self._numbers(), *self._choices(), *self._names()]
         if problems:
             raise ConfigError(*problems)
+        # The service of this host would not find the package either, and say so only once training runs.
         if self._writes_to_mlflow_here() and find_spec("mlflow") is None:
             raise MissingDependencyError(
                 f"LoggerConfig.mlflow_experiment={self.mlflow_experiment!r}", package="mlflow", extra="mlflow"
@@ -169,6 +170,7 @@ class LoggerConfig:
 
     def given(self) -> list[str]:
         """Return the names of the fields that differ from their defaults."""
+        # A field whose default is made anew has no `default` to compare with.
         return [
             one.name for one in fields(self) if one.default is not MISSING and getattr(self, one.name) != one.default
         ]
@@ -249,6 +251,7 @@ def start(config: LoggerConfig, params: Any = None, **arguments: Any) -> Run:
         "notes": config.mlflow_description,
         "exporters": with_exporters_of_the_job(config.exporters) if config.exporters else None,
     }
+    # What the caller says stands behind, and wins.
     run = otel_ml.init(**{**given, **arguments}, params=params)
     if config.save_config_filepath and distributed.rank() == 0:
         _write(Path(config.save_config_filepath), config, params)

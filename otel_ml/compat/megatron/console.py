@@ -38,10 +38,12 @@ class Console:
     def print(self, line: Line, values: Mapping[Hashable, Any]) -> None:
         """Print `line(values)`: at once, or, where one of them is on a device, once it has come to the host."""
         try:
+            # Copied now: the next iteration may write into the same tensors.
             coming = {name: copied(value) for name, value in values.items() if getattr(value, "is_cuda", False)}
         except Exception as error:  # noqa: BLE001 (a device in error, a captured graph: training will say it, or goes on)
             _say_left_out(error)
             return
+        # Once one line has had to wait, all others go the same way, or they would overtake it.
         if not coming and self._background is None:
             self._print(line, values)
             return

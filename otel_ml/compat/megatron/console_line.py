@@ -36,6 +36,8 @@ class Interval:
             if isinstance(value, Real) or getattr(value, "ndim", None) == 0
         }
         # NaN where one of them is NaN, or infinite.
+        # x·0 is 0 for a finite number and NaN for any other, and a sum keeps the NaN. On a device this is computed
+        # there, and so is `odd != odd`: NaN is not equal to itself.
         odd = functools.reduce(operator.add, (value * 0 for value in numbers.values()), 0)
         self.nan = self.nan + (odd != odd)
         self.iterations += 1

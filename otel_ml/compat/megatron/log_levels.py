@@ -112,6 +112,7 @@ def _filter(filters: Sequence[_Filter]) -> None:
     while _ADDED:
         place, old = _ADDED.pop()
         place.removeFilter(old)
+    # A filter that the program has put there itself is not ours to take away at the next call.
     known = {logger: [*logger.filters] for logger in _loggers()}
     for one in filters:
         add_filter_to_all_loggers(one)
@@ -123,6 +124,7 @@ def _filter(filters: Sequence[_Filter]) -> None:
 
 
 def _loggers() -> Sequence[logging.Logger]:
+    # A copy of the names: another thread may make a logger meanwhile.
     return [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
 
 

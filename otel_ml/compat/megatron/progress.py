@@ -127,10 +127,13 @@ class ProgressLog:
         committed, saving = 0.0, dict[str, float]()
         first: tuple[float, float] | None = None
         for line in _lines(self._save_dir / FILE):
+            # A job of another size ends the row: throughput per GPU is of jobs of one size.
             if line.gpus != self._world_size:
                 first = None
             elif line.what == "Starting job" and first is None:
                 first = (line.time, committed)
+            # `Saving async checkpoint` has the operations, and the later `Saved async checkpoint` only the iteration.
+            # `Saved checkpoint` has both, so they are noted before they are looked up.
             if (flops := _number(line.fields.get(_FLOPS))) is not None:
                 saving[line.fields.get("Iteration", "")] = flops
             if line.what.startswith("Saved"):
@@ -170,6 +173,7 @@ def _lines(path: Path) -> Iterator[_Line]:
     for line in text.splitlines():
         when, *parts = line.split("\t")
         fields = {name: value for name, colon, value in (part.partition(": ") for part in parts) if colon}
+        # Where no job id is known the part is `Job ID:` and nothing behind it.
         what = next((part for part in parts if ": " not in part and not part.startswith("Job ID")), "")
         try:
             began = datetime.strptime(when, _TIME).timestamp()  # noqa: DTZ007 (local time)

@@ -37,6 +37,7 @@ class Throughput:
     """Rates over the last `window` iterations; silent until so many have passed."""
 
     def __init__(self, window: int) -> None:
+        # One more: between n + 1 points in time are n iterations.
         self._stamps: deque[tuple[float, int]] = deque(maxlen=window + 1)
 
     def rates(self, now: float, samples: int, seq_length: int | None, world_size: int) -> dict[str, float]:

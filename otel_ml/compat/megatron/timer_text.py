@@ -77,6 +77,7 @@ def across_ranks_string(
     if not steps:
         return None
     at = max(steps) if step is None else step
+    # Of the timer that the fewest ranks have at this step: that is how complete the report is.
     fewest = min((count for name in wanted if (count := _value(series, f"{name}-time/count", at))), default=0)
     note = "" if fewest >= world_size else f", {int(fewest)} of {world_size} ranks"
     times = {name: _by_rank(series, f"{name}-time", at, option) for name in wanted}
@@ -90,6 +91,7 @@ def _by_rank(
         ranks = [key for key in series if key.startswith(f"{name}/rank_")]
         found = {int(key.rpartition("_")[2]): _value(series, key, step) for key in ranks}
     else:
+        # Not ranks: two numbers whose smallest and largest text_of() shows.
         found = {0: _value(series, f"{name}/min", step), 1: _value(series, name, step)}
     return {rank: value * 1e3 for rank, value in found.items() if value is not None}
 

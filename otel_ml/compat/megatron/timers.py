@@ -96,8 +96,10 @@ class Timer:
         """
         if self._began is not None:
             now = perf_counter()
+            # Megatron stops a running timer to read it, and starts it again.
             self._take(now)
             self._began = now
+        # A reader that has not reset yet has read since the last `reset()` of all.
         seconds = self._total - self._marks.get(reader, self._base)
         if reset:
             self._followers.discard(reader)
@@ -245,6 +247,8 @@ class Timers:
         """
         del writer
         _say_no_barrier(barrier)
+        # Megatron's training loop calls write() and write_to_wandb() one after the other; the second would record the
+        # rest of nearly nothing.
         new = [name for name in names if iteration is None or self._written.get(name) != iteration]
         values = {
             f"{published(name)}-time": value

@@ -134,6 +134,7 @@ class TrainingLog:
                 `decoupled_learning_rate`: what was computed.
         """
         now = self._now()
+        # An iteration is what lies between two calls. The first one is counted from when this object was made.
         seconds, self._last_at = now - self._last_at, now
         losses = {name: as_one(value) for name, value in losses.items()}
         self._interval.add(losses, is_skipped=is_skipped)
@@ -224,6 +225,7 @@ class TrainingLog:
         if config.log_energy and (power := row.joules.per_second) is not None:
             _record_row({"iter-energy/gpu": row.joules.per_iteration, "power/gpu": power}, iteration)
         if config.log_timers_to_tensorboard and self._timers is not None:
+            # Timers have run since the last row; divided by its iterations it is the time of one.
             self._timers.write(list(self._timers.names), None, iteration, normalizer=row.iterations)
 
     def _show(
@@ -234,6 +236,7 @@ class TrainingLog:
         consumed_samples: int | None,
         skipped_samples: int,
     ) -> None:
+        # Taken out first: another thread may make the line later, and what comes meanwhile is of the next one.
         interval, self._interval = self._interval, Interval()
         since, self._of_line = self._of_line, _Since()
         rates = self._rates_of_line(since)
@@ -265,6 +268,7 @@ class TrainingLog:
         values |= {(_TOTAL, name): total for name, total in interval.totals.items()}
         self._print(line, values | rates | {_NAN: interval.nan})
         if self._timers is not None:
+            # On the last rank too, like the line, as log() has it by default; the others reset with it.
             self._timers.log(normalizer=interval.iterations, write=self._write)
 
     def _rates_of_line(self, since: _Since) -> dict[Hashable, Any]:
@@ -290,6 +294,7 @@ def _record_row(
     if largest:
         otel_ml.log(largest, step=iteration, reduce="max", within=WITHIN)
     if samples is not None:
+        # Without `reduce=`: what the call above says of a name holds on all axes of its role (ADR 0036).
         otel_ml.log({**values, **(largest or {})}, step=int(samples), axis=SAMPLES_AXIS, within=WITHIN)
 
 

@@ -102,6 +102,8 @@ class ActiveRun:
 
     def keep_text(self, path: str, text: str) -> None:
         """Keep a text for `mlflow.artifacts.load_text()`."""
+        # Taken out first, so that a path that is written again is the newest one, and the first of the dictionary the
+        # oldest.
         self.texts.pop(path, None)
         self.texts[path] = text
         if len(self.texts) > _MOST_TEXTS:

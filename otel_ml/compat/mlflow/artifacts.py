@@ -31,6 +31,7 @@ def load_text(artifact_uri: str) -> str:
     if found is None:
         return str(_of_mlflow("load_text")(artifact_uri))
     run, path = found
+    # What log_text() and log_dict() record is a text of the run, and no file of its folder.
     text = run.texts.get(path)
     return Path(client.download_artifacts(run.info.run_id, path)).read_text("utf-8") if text is None else text
 
@@ -81,6 +82,7 @@ def download_artifacts(
     with tempfile.TemporaryDirectory(prefix="otel-ml-text-") as folder:
         written = Path(folder) / "text"
         written.write_text(text, encoding="utf-8")
+        # As a file that was recorded: copied() refuses a path that leads out of the folder.
         return str(copied(written, dst_path or tempfile.mkdtemp(prefix="otel-ml-artifacts-"), path))
 
 
@@ -122,6 +124,7 @@ def _own(artifact_uri: str | None) -> tuple[ActiveRun, str] | None:
         ends = range(len(parts), 0, -1)
         found = (_of_run("/".join(parts[:end]), "/".join(parts[end:])) for end in ends)
         return next((one for one in found if one is not None), None)
+    # The innermost first: a nested run has the folder of its parent, and what is logged now is in it.
     for run in (*reversed(STATE.stack), STATE.last):
         folder = f"{run.info.artifact_uri}/" if run is not None and run.info.artifact_uri else ""
         if run is not None and folder and artifact_uri.startswith(folder):

@@ -63,6 +63,7 @@ def get_metric_history(run_id: str, key: str) -> list[Facts]:
     name = f"{run.prefix}{key}"
     try:
         steps, values = read(run.run, name).get(name, ((), ()))
+        # The values of read() are those after corrections; it has no times, which the rows have.
         times = {row["step"]: row["time"] for row in metric_rows(metrics_file(run.run)) if name in row["values"]}
     except OtelMLError as error:
         not_kept(f"MlflowClient.get_metric_history({key!r})", f"the history is empty: {error}")
@@ -79,6 +80,7 @@ def list_artifacts(run_id: str, path: str | None = None) -> list[Facts]:
     found: dict[str, Facts] = {}
     for place, (_, size) in _artifacts(run_id).items():
         if place.startswith(prefix):
+            # Of `a/b.txt` and `a/c.txt` the folder without a path has one entry: the folder `a`.
             first, _, rest = place[len(prefix) :].partition("/")
             below = f"{prefix}{first}"
             found[below] = Facts(path=below, is_dir=bool(rest), file_size=None if rest else size)
@@ -96,6 +98,7 @@ def download_artifacts(run_id: str, path: str, dst_path: str | None = None) -> s
     wanted = {
         place: local
         for place, (local, _) in _artifacts(run_id).items()
+        # With the slash, or `model` would also be the beginning of `model2`. Without a path it is everything.
         if f"{place}/".startswith(f"{asked}/" * bool(asked))
     }
     if not wanted:
@@ -140,6 +143,7 @@ def log_batch(
 def log_param(run_id: str, key: str, value: Any, synchronous: bool | None = None) -> Any:
     """Record a parameter, and return its value."""
     recorded.log_params({key: value}, run_id=run_id)
+    # As in MLflow: the value, and only for `synchronous=False` what can be waited for.
     return value if synchronous is not False else recorded.answer(synchronous)
 
 
@@ -151,6 +155,7 @@ def _of_a_run(call: Callable[..., Any]) -> Callable[..., Any]:
         return call(*args, run_id=run_id, **kwargs)
 
     of_call = inspect.signature(call)
+    # help() and inspect.signature() show it as it has to be called.
     run = of_call.parameters["run_id"].replace(default=inspect.Parameter.empty, kind=_PLACED)
     rest = [parameter for name, parameter in of_call.parameters.items() if name != "run_id"]
     named.__signature__ = of_call.replace(parameters=[run, *rest])  # type: ignore[attr-defined]
@@ -192,6 +197,7 @@ _OF_ITS_FILE = frozenset({"download_artifacts", "get_metric_history", "list_arti
 
 def _is_elsewhere(run: ActiveRun) -> bool:
     """Whether only MLflow has what was written of the run."""
+    # MLflow can only be asked where it is; a run in a service elsewhere has no file here.
     return STATE.where is not None and not _has_file(run)
 
 

@@ -21,6 +21,7 @@ def has_runs(name: str) -> bool:
 
 def experiment_of_id(given: str | None, said_by: str) -> str | None:
     """Return the experiment of an id that `said_by` has; MLflow's own default is `0`."""
+    # `0` is the experiment `Default` of every store of MLflow: who passes it on has chosen none.
     if given in {None, "", "0"}:
         return None
     name = str(given)

@@ -64,6 +64,8 @@ def get_experiment_by_name(name: str) -> Any:
 
 def get_experiment(experiment_id: str) -> Any:
     """Return the experiment of that id, which is its name."""
+    # MLflow raises for an id that it does not have. Here an experiment begins with its first run, so any name may be
+    # one.
     return get_experiment_by_name(experiment_id) or _experiment(experiment_id, {})
 
 

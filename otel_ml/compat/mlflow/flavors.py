@@ -38,6 +38,8 @@ class Flavor:
 
     def log_model(self, *arguments: Any, **options: Any) -> Facts:
         """Say how a model is kept; return what MLflow would say of it."""
+        # Of `log_model(model, "net")` the second argument is the name; MLflow 3 calls it `name`, MLflow 2
+        # `artifact_path`.
         named = options.get("name") or options.get("artifact_path") or next((one for one in arguments[1:2]), "model")
         not_kept(f"mlflow.{self._name}.log_model()", "save the model and pass its files to log_artifact().")
         run_id = current().info.run_id
@@ -47,6 +49,8 @@ class Flavor:
         """Return what MLflow's own module calls so, `load_model`, `save_model`, …: it records nothing in a run."""
         if name.startswith("__"):  # `import mlflow.pytorch` asks for some
             raise AttributeError(name)
+        # Says where the package is missing, and tells MLflow the address of set_tracking_uri(). The attribute may be a
+        # `Flavor` again, so the module itself is imported below.
         of_mlflow(self._name, is_of_the_server=True)
         with original_in_its_place("mlflow"):
             return getattr(import_module(f"mlflow.{self._name}"), name)

@@ -60,6 +60,7 @@ class OpenRuns:
     def stack(self) -> list[ActiveRun]:
         """The runs of this thread that are open, the innermost last; of one that has ended otherwise none is."""
         stack = self._here.stack
+        # One run for the whole stack: nested runs are parts of it.
         if stack and not stack[0].run.is_active:
             self._here.last = stack[0]
             stack.clear()
@@ -103,15 +104,20 @@ class OpenRuns:
         """Return the run, and whether it is begun here."""
         self._begun = [run for run in self._begun if run.is_active]
         session = RUNTIME.current
+        # No run, one that only the environment has begun, or one of these: then the run is ours to begin or to find.
+        # The program's own run, by `otel_ml.init()`, has everything.
         if not RUNTIME.is_chosen or (session is not None and session.run in self._begun):
             chosen = run_id or os.environ.get("MLFLOW_RUN_ID") or None
+            # Another thread may have begun it, as a trial of a pool that names its run.
             joined = next((run for run in self._begun if run.id == run_id), None)
             if joined is not None:
                 RUNTIME.make_current(joined)
                 return joined, True
             named = experiment_of_id(experiment_id, f"mlflow.start_run(experiment_id={experiment_id!r})")
             experiment = self._experiment_of_run(chosen) or named or self._named_experiment()
+            # These two are the run's name and its notes, not tags of it.
             labels = [f"{key}:{value}" for key, value in tags.items() if key not in {NOTE, RUN_NAME}]
+            # A run that goes on keeps its name unless it is given another; otel_ml would make a new one.
             name = self._name_before(chosen, experiment) if name is None and chosen is not None else name
             return self._another({"experiment": experiment, "name": name, "id": chosen, "tags": labels, "notes": notes})
         return otel_ml.init(), False
@@ -120,6 +126,8 @@ class OpenRuns:
         """Begin a run beside those that were begun here."""
         exporters, variables = self._destination()
         self._set.set(variables)
+        # `init()` ends a run that a record has begun by itself (ADR 0023). Once there is one of ours it would return
+        # that one, so a further thread's run is begun beside it.
         begin = RUNTIME.begin if self._begun else RUNTIME.init
         run = begin({**arguments, "exporters": exporters})
         self._begun.append(run)
@@ -146,8 +154,10 @@ class OpenRuns:
                 run = self._run_for(run_id, None, {}, None)[0] if run_id else None
         except ConfigError:
             return None
+        # Beginning a run makes it the current one; here it is only written to.
         if before is not None:
             RUNTIME.make_current(before.run)
+        # The program's own run is returned whatever id is asked for.
         return run if run is not None and run.id == run_id else None
 
     def _experiment_of_run(self, run_id: str | None) -> str | None:
@@ -184,6 +194,7 @@ class OpenRuns:
         self, run: otel_ml.Run, prefix: str, *, is_owner: bool = False, tags: Mapping[str, Any] | None = None
     ) -> ActiveRun:
         """Let the module's functions record into a run that is active, under names that begin with `prefix`."""
+        # The same run again, as by `start_run(run_id=…)` after end_run(), counts its steps on from where it was.
         if run.id != self._here.run_id:
             self._here.run_id, self._here.stack = run.id, []
             self.counts.forget()
@@ -204,12 +215,14 @@ class OpenRuns:
         self, active: ActiveRun, kind: type[BaseException] | None, error: BaseException | None, status: str = ""
     ) -> None:
         """End a run and what was begun inside it; without `status` it has failed where there is an error."""
+        # Who ends a run ends the nested ones in it, too.
         while active in self.stack:
             ended = self._here.last = self.stack.pop()
             ended.info.status = status or ("FINISHED" if kind is None else "FAILED")
             ended.info.end_time = now()
         if active.is_owner:
             active.run.__exit__(kind, error, None)
+            # The variables tell the exporters of all runs of this process where to write.
             if not any(run.is_active for run in self._begun):
                 self._set.undo()
 
@@ -271,6 +284,7 @@ def _inside(active: ActiveRun) -> Iterator[ActiveRun]:
 def experiment_with_run(run_id: str) -> str | None:
     """Return the experiment below `OTEL_ML_DIR` in which the run is; None where there is none."""
     folder = Config.from_env(os.environ).dir
+    # The id of a nested run is that of its parent, a slash, and its name: it has no folder of its own.
     if "/" in run_id or not folder.is_dir():
         return None
     return next((one.name for one in folder.iterdir() if (one / run_id).is_dir()), None)

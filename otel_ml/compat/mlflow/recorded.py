@@ -88,6 +88,7 @@ def log_metric(
     """
     if timestamp is not None or model_id is not None or dataset is not None:
         _say_unused("log_metric", timestamp=timestamp, model_id=model_id, dataset=dataset)
+    # The usual call does without the block, which would cost time at each value.
     if run_id is None:
         _log_metric(current(), key, value, step)
     else:
@@ -138,6 +139,7 @@ def _log_metrics(active: ActiveRun, metrics: Mapping[str, Any], step: int | None
     prefix = active.prefix
     row = scalars({f"{prefix}{key}": value for key, value in metrics.items()} if prefix else metrics)
     counts = STATE.counts
+    # One row has one step: the first one that none of its names has a value at.
     at = max(map(counts.next, row), default=0) if step is None else _step("log_metrics()", step)
     _remember(active, row)
     counts.log(row, at)
@@ -210,6 +212,7 @@ _DESCRIBED = {RUN_NAME: "name", NOTE: "notes"}
 def _describe(active: ActiveRun, said: Mapping[str, str]) -> None:
     """Have the run called and described anew; a nested one is a part of its run, which keeps its own."""
     active.info.run_name = said.get("name", active.info.run_name)
+    # Not `active.run`: inside of run_of() the named run is the current one.
     session = RUNTIME.current
     if said and not active.prefix and session is not None:
         session.describe(**said)
@@ -326,6 +329,7 @@ def log_table(data: Any, artifact_file: str, run_id: str | None = None) -> None:
 
 def _columns(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table by its columns; a single cell is repeated for each row, as pandas does for MLflow."""
+    # The first column says how many rows there are; without one there is one row.
     rows = next((len(value) for value in data.values() if _is_column(value)), 1)
     return {key: value if _is_column(value) else [value] * rows for key, value in data.items()}
 
@@ -370,6 +374,7 @@ def log_stream(stream: Any, artifact_file: str, run_id: str | None = None) -> No
     path.write_bytes(stream.read())
     with run_of("log_stream", run_id) as active:
         otel_ml.log_artifact(path, name=f"{active.prefix}{artifact_file}")
+    # Not sooner: a file above 4 MiB on another disk than the run's is copied by its name, later.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 

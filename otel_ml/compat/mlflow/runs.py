@@ -32,6 +32,7 @@ __all__ = [
     "start_run",
 ]
 
+# A run takes its status from the exception that it ends with.
 _ENDINGS: Mapping[str, type[BaseException]] = {"FAILED": SystemExit, "KILLED": KeyboardInterrupt}
 _STATUSES = ("RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED")
 
@@ -52,6 +53,7 @@ def start_run(
     """
     if log_system_metrics:
         enable_system_metrics_logging()
+    # A copy: `_note()` puts the description into it.
     given = dict(tags or {})
     notes, called = _note(description, given), run_name or given.get(RUN_NAME)
     name = None if called is None else text_of(called)
@@ -113,6 +115,7 @@ def end_run(status: str = "FINISHED") -> None:
         )
         ending = "FINISHED"
     kind = _ENDINGS.get(ending)
+    # `SystemExit(0)` would be a run that has finished.
     STATE.end(STATE.stack[-1], kind, kind(1) if kind is not None else None, ending)
 
 
@@ -159,6 +162,7 @@ def of_mlflow(name: str, *, is_of_the_server: bool) -> Any:
         AttributeError: there is no such name, or the package is not installed.
     """
     found = name_of_the_original("mlflow", name, is_of_the_server=is_of_the_server)
+    # Each time, as the address may have changed; MLflow's package keeps one for the whole process.
     if STATE.uri:
         name_of_the_original("mlflow", "set_tracking_uri", is_of_the_server=True)(STATE.uri)
     return found

@@ -21,6 +21,7 @@ def write_checkpoint_status(checkpoint_dir: str | os.PathLike[str], step: int) -
     """
     path = Path(checkpoint_dir) / _NAME
     status = {"last_successful_ckpt_save_completion": time.time(), "last_checkpoint_step": int(step)}
+    # Beside it, so that replace() is one rename; with the pid, as several processes of a job may write.
     unfinished = path.with_name(f".{_NAME}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

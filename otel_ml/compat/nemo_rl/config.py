@@ -117,6 +117,8 @@ def _problems(cfg: Mapping[str, Any]) -> list[str]:
         if key in cfg and not isinstance(cfg[key], bool)
     ]
     for key in cfg:
+        # NeMo RL's configuration grows, and a key that is new to us is let pass. One that is nearly one of ours is a
+        # typing error.
         near = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.8)
         if key not in _KEYS and near:
             wrong.append(f"{key}: is not a key of the Logger's configuration. Did you mean {near[0]!r}?")
@@ -172,6 +174,7 @@ def _count_problems(cfg: Mapping[str, Any]) -> list[str]:
 
 def _with_variables(section: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
     from_environment = {key: environ.get(variable) for key, variable in _MLFLOW_VARIABLES.items()}
+    # The section wins over the variables, as in NeMo RL.
     return {**section, **{key: section.get(key) or value for key, value in from_environment.items()}}
 
 
@@ -198,6 +201,7 @@ def _environment(
     wandb: Mapping[str, Any], mlflow: Mapping[str, Any], log_dir: Path, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
     wanted = {
+        # Said apart: the run's experiment is MLflow's where that has a name, and W&B's project stays what it is.
         "WANDB_PROJECT": wandb.get("project"),
         "WANDB_ENTITY": wandb.get("entity"),
         "WANDB_RUN_GROUP": wandb.get("group"),

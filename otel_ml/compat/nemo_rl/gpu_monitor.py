@@ -56,6 +56,7 @@ class RayGpuMonitorLogger:
     def start(self) -> None:
         """Begin to sample; again: nothing."""
         if self._monitor is None:
+            # The attributes have the names of the intervals in `gpu_monitoring`; a program may have set them since.
             self._monitor = monitor_of(vars(self))
 
     def stop(self) -> None:
@@ -72,6 +73,7 @@ def monitor_of(intervals: Mapping[str, float]) -> Monitor:
     """Start what samples every `collection_interval` and makes a row every `flush_interval` seconds."""
     from otel_ml.diagnostics.hardware import start_monitor
 
+    # Only where the program uses Ray: importing it takes seconds.
     ray = sys.modules.get("ray")
     is_on_cluster = ray is not None and ray.is_initialized()
     return start_monitor(

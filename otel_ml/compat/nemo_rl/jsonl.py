@@ -30,6 +30,7 @@ def write_batch(path: Path, batch: Mapping[str, Any]) -> None:
             for row in _rows(batch):
                 file.write(json.dumps(row, default=str) + "\n")
         if path.exists():
+            # Only now that the new one is whole: a write that fails leaves the old file under its name.
             path.rename(_free_name(path))
         unfinished.replace(path)
     finally:
@@ -52,6 +53,7 @@ def _rows(batch: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     lengths = [len(value) for value in columns.values() if isinstance(value, list)]
     for index in range(max(lengths, default=0)):
         row = {
+            # A list of one: NeMo RL writes batches of one sample, `{"reward": [0.5], "idx": 0}`.
             name: value[index : index + 1] if isinstance(value, list) else value
             for name, value in columns.items()
             if not isinstance(value, list) or index < len(value)

@@ -91,6 +91,7 @@ class Logger(LoggerInterface):
         self._step = -1
         self._step_metrics = StepMetrics()
         self._variables = RunEnvironment()
+        # Before init(), which hands them to the service that it starts.
         self._variables.set(settings.environment)
         try:
             self.run: otel_ml.Run = otel_ml.init(
@@ -137,6 +138,7 @@ class Logger(LoggerInterface):
         above = f"{prefix}/" if prefix else ""
         named = {name if name == step_metric else f"{above}{name}": value for name, value in metrics.items()}
         for (index, axis), placed in self._step_metrics.placed(named, step, prefix or "", step_metric):
+            # Before the values: what is timed from here on belongs to this step.
             if axis is None:
                 self._enter(index)
             values = values_of(placed)
@@ -145,6 +147,7 @@ class Logger(LoggerInterface):
                 otel_ml.log_text(name, text, step=index, axis=axis)
             for name, (data, columns) in values.tables.items():
                 otel_ml.log_table(name, data, columns, step=index, axis=axis)
+        # Of the newest step alone: a late value of an older one, said to be its last, moves nothing.
         if step_finished and _is_step(step) and step == self._step:
             self._enter(self._step + 1)
 

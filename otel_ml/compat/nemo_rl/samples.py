@@ -92,8 +92,10 @@ def reward_levels(rewards: Sequence[float]) -> list[tuple[str, float, int]]:
     others = [(label, float(label), count) for label, count in odd.items()]
     if len(counts) <= _MOST_LEVELS:
         return [(f"{reward:.4f}", reward, counts[reward]) for reward in sorted(counts)] + others
+    # More than _MOST_LEVELS different ones, so `high` is above `low`.
     low, high = min(finite), max(finite)
     width = (high - low) / 10
+    # The highest reward would be in an eleventh range.
     ranges = Counter(min(9, int((reward - low) / width)) for reward in finite)
     return [
         (f"{low + place * width:.4f} … {low + (place + 1) * width:.4f}", low + (place + 0.5) * width, ranges[place])

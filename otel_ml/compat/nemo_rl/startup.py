@@ -111,6 +111,7 @@ def get_next_experiment_dir(base_log_dir: str | os.PathLike[str]) -> str:
     base.mkdir(parents=True, exist_ok=True)
     numbers = [int(match[1]) for entry in base.iterdir() if (match := _NUMBERED.match(entry.name))]
     number = max(numbers, default=0) + 1
+    # mkdir() decides between jobs that have found the same number.
     while True:
         folder = base / f"exp_{number:03d}"
         try:

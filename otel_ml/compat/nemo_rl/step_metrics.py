@@ -45,6 +45,7 @@ class StepMetrics:
         if not self._declared:
             yield (step, None), metrics
             return
+        # All of them first: a call may have its step metric behind the metrics that it is for.
         for name in self._declared.values():
             index = _whole(metrics.get(name))
             if index is not None:
@@ -57,6 +58,7 @@ class StepMetrics:
 
     def _place(self, name: str) -> Place | None:
         for pattern, step_metric in self._declared.items():
+            # Until a step metric has a value its metrics are at the training step.
             if step_metric in self._latest and (name == step_metric or fnmatch.fnmatchcase(name, pattern)):
                 return self._latest[step_metric], axis_of(pattern.partition("*")[0], step_metric)
         return None
@@ -79,4 +81,5 @@ def _whole(value: Any) -> int | None:
     number = None if isinstance(value, bool) else plain_float(value)
     if number is None:
         return None
+    # Beyond 2**53 a float no longer has every whole number.
     return int(number) if 0 <= number < 2**53 and number.is_integer() else None

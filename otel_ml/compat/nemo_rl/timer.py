@@ -44,6 +44,8 @@ class _Running:
     """A measurement between `start()` and `stop()`; nothing nests under its span, which has a context of its own."""
 
     def __init__(self, label: str) -> None:
+        # A timer's context variables are set and put back in the same context; start() and stop() may be called in
+        # different threads or tasks.
         self._context: Context = copy_context()
         self._timed: AbstractContextManager[Any] = _timed(label)
         self._context.run(self._timed.__enter__)
@@ -122,6 +124,7 @@ class Timer:
         Raises:
             ValueError: `label` is being measured by `start()`.
         """
+        # NeMo RL's time() calls start() and stop(), and a subclass that adds to them expects that.
         if self._is_extended:
             self.start(label, should_log)
             try:
@@ -131,6 +134,7 @@ class Timer:
             return
         self._check_is_free(label)
         self._debug(label, "start", should_log)
+        # Not among `_running`: blocks of one label may be inside of each other, and in several threads at once.
         with _timed(label):
             begin_s = time.perf_counter()
             try:

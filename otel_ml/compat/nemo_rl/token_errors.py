@@ -51,6 +51,7 @@ def worst_sample(data: Mapping[str, Any]) -> WorstSample | None:
     mask = token_mask * _array(data["sample_mask"]).reshape(-1, 1)
     # A masked token's log-probability may be anything, also -inf: 0 · inf would be NaN, and win.
     difference = np.where(mask > 0, np.abs(generation - training), 0.0)
+    # Less one, as the first column was cut off above.
     starts, ends = _array(data["prompt_lengths"]).ravel() - 1, _array(data["full_lengths"]).ravel() - 1
     tokens = mask.sum(axis=1)
     counts = (tokens > 0) & (starts < ends)
@@ -58,6 +59,7 @@ def worst_sample(data: Mapping[str, Any]) -> WorstSample | None:
         return None
     errors = np.full(len(mask), -np.inf)
     errors[counts] = (np.exp(difference) * mask).sum(axis=1)[counts] / tokens[counts]
+    # A sample whose error is NaN is the worst of all: it is what one looks for.
     index = int(np.argmax(np.where(np.isnan(errors), np.inf, errors)))
     shown = slice(max(0, int(starts[index])), int(ends[index]))
     return WorstSample(

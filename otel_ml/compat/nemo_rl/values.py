@@ -43,6 +43,7 @@ def values_of(metrics: Mapping[str, Any]) -> Values:
     """
     found = Values()
     for name, value in metrics.items():
+        # The usual value; nothing has to be asked of it.
         if type(value) in _PLAIN:
             found.numbers[name] = value
         else:
@@ -82,6 +83,7 @@ def _add(found: Values, name: str, value: Any) -> None:
 def _table(value: Any) -> Table | None:
     if hasattr(value, "itertuples"):
         return value, None
+    # W&B's tables, and those of compat.wandb, without importing either.
     columns, rows = getattr(value, "columns", None), getattr(value, "data", None)
     return (rows, columns) if isinstance(columns, list) and isinstance(rows, list) else None
 
@@ -138,5 +140,6 @@ def _summary_of_tensor(tensor: Any) -> Summary | None:
     if not tensor.numel() or tensor.is_complex():
         return None
     found = tensor.detach().flatten()
+    # quantile() takes these two alone.
     found = found if str(found.dtype) in {"torch.float32", "torch.float64"} else found.float()
     return {"mean": found.mean(), "p50": found.quantile(0.5), "p90": found.quantile(0.9), "max": found.max()}

@@ -61,6 +61,7 @@ def value_metrics(batch: Any, prefix: str) -> Metrics:
             for name, mask in _outcomes(data):
                 chosen = tokens[0][tokens[1] & mask[:, None]]
                 found |= _extremes(f"{name}_response/{key}", chosen)
+                # ddof=1, as torch.std() has it in ROLL; of one value that is NaN.
                 if chosen.size > 1:
                     found[f"{name}_response/{key}/std"] = float(chosen.std(ddof=1))
     for key in ("returns", "values"):
@@ -96,10 +97,12 @@ def group_metrics(batch: Any, n_sample: int, prefix: str) -> Metrics:
     found["mixed_groups_ratio"] = 1 - all_right - all_wrong
     if "advantages" in data:
         tokens, used = _aligned(as_array(data["advantages"]), mask)
+        # where() and not a product: what is masked may be NaN. A sample without a token that is used counts as 0.
         totals = np.where(used, tokens, 0.0).sum(-1) / np.maximum(used.sum(-1), 1)
         of_sample = totals.reshape(-1, n_sample)
         found |= _extremes("advantage_diff", np.ptp(of_sample, axis=1))
         pairs = zip(of_sample, is_right, is_wrong, strict=True)
+        # Of each prompt that has both right and wrong samples, the distance of their mean advantages.
         distances = np.array([a[r].mean() - a[w].mean() for a, r, w in pairs if r.any() and w.any()])
         found |= _mean("correct_vs_incorrect_advantage_diff", distances)
         if distances.size > 1:

@@ -74,14 +74,18 @@ class _Lines:
                 atexit.register(self.stop)
                 os.register_at_fork(after_in_child=self._write_in_each_call)
             self._place, self._handlers = place, _handlers(place)
+            # The thread that would write has not come along into the child.
             if self._is_forked:
                 logger.handlers[:] = self._handlers
             else:
                 lines: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+                # New lines go into the new queue from here on, and stop() waits until the old one is written. The new
+                # thread begins after that, so the lines stay in order.
                 logger.handlers[:] = [QueueHandler(lines)]
                 self.stop()
                 self._listener = QueueListener(lines, *self._handlers, respect_handler_level=True)
                 self._listener.start()
+            # Not in the forked child before: there the handlers belong to the parent's thread.
             for handler in before:
                 handler.close()
 
@@ -93,6 +97,7 @@ class _Lines:
 
     def _write_in_each_call(self) -> None:
         """Have a forked child, such as a worker of a loader, write itself; the handlers there are may be in use."""
+        # A new lock: another thread may have held the parent's at the fork, and does not exist here.
         self._lock, self._listener, self._is_forked = threading.RLock(), None, True
         if self._place is not None:
             self._handlers = _handlers(self._place)
@@ -106,6 +111,7 @@ def _handlers(place: _Place) -> list[logging.Handler]:
     whose = f"[{place.worker} {place.rank} / {place.world}][PID %(process)d]"
     form = f"[%(asctime)s] [%(filename)s (%(lineno)d)] [%(levelname)s] {whose} %(message)s"
     out = logging.StreamHandler(sys.stdout)
+    # ROLL writes errors to stdout, too.
     out.addFilter(lambda record: record.levelno < logging.ERROR)
     errors = logging.StreamHandler(sys.stderr)
     errors.setLevel(logging.ERROR)

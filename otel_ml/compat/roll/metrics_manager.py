@@ -56,6 +56,7 @@ class MetricsManager:
         actor_train: Any = None,
     ) -> None:
         """Add `system/global_step`, `batch_size`, `samples`, and tokens/s of each timer; per GPU and per DP rank."""
+        # ROLL's steps begin at 0: after step 0 there is one batch of samples.
         system = {"global_step": global_step, "batch_size": batch_size, "samples": (global_step + 1) * batch_size}
         self.metrics.update({f"system/{name}": value for name, value in system.items()})
         of_job, of_cluster = {"gpu": "num_gpus"}, {"gpu": "world_size", "dp": "dp_size"}
@@ -69,6 +70,7 @@ class MetricsManager:
             throughput = getattr(timer, "mean_throughput", None)
             if throughput is None:
                 continue
+            # ROLL's documentation has `system/tps`, its code `system/tps/tps`.
             self.metrics["system/tps" if name == "tps" else f"system/{name}/tps"] = throughput
             if hasattr(timer, "mean"):
                 self.metrics[f"system/time/{name}_mean"] = timer.mean
@@ -81,6 +83,7 @@ class MetricsManager:
         """Add `time/<name>`: seconds, or the `last` of a timer; one that has not run is left out."""
         for name, timer in timer_dict.items():
             seconds = getattr(timer, "last", timer)
+            # NaN is what a timer of codetiming has as `last` before it has run.
             if isinstance(seconds, (int, float)) and seconds == seconds:
                 self.metrics[f"time/{name}"] = seconds
 

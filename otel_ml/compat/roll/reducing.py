@@ -42,6 +42,7 @@ def reduce_metrics(metrics: dict[str, Any], reduce_func: Callable[[Any], Any] = 
     """
     for key, value in metrics.items():
         if _is_sequence(value) and len(value):
+            # Not "mean" where none is named: then `reduce_func` counts.
             tag = reduction_of(key, default="")
             metrics[key] = _reduced(key, value, _REDUCE[tag] if tag in TAGS else reduce_func)
     return metrics

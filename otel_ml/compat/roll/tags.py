@@ -21,6 +21,7 @@ def reduction_of(key: str, default: str = "mean") -> str:
         >>> [reduction_of(key) for key in ("loss@sum", "wait_p99", "score/max", "loss")]
         ['sum', 'p99', 'max', 'mean']
     """
+    # ROLL raises ValueError for a tag that it does not know.
     _, at, tag = map(str.strip, key.rpartition("@"))
     if at and tag in TAGS:
         return tag

@@ -83,11 +83,13 @@ class Tracker(BaseTracker):
         super().__init__()
         self._prints = prints
         self._variables = RunEnvironment()
+        # Before init() reads where to send; put back once the run has ended.
         self._variables.set(_beside_traces_of_roll(os.environ))
 
     @reports_unrecordable
     def log(self, values: Mapping[str, Any], step: int, **keywords: Any) -> None:
         step = counted(step)
+        # otel_ml.log() takes one reduction for all values of a call, so there is a call for each.
         by_reduction: dict[Reduction, dict[str, Any]] = {}
         numbers: dict[str, Any] = {}
         for key, value in leaves(values, "/"):
@@ -117,6 +119,7 @@ class Tracker(BaseTracker):
 
     def _remember(self, numbers: dict[str, Any], step: int) -> None:
         reduced = reduce_metrics(numbers)
+        # With the tags in the keys, for replay() to reduce by them again.
         self.log_history.append({"step": step, "metrics": reduced})
         if self._prints:
             shown = {published(key): value for key, value in reduced.items()}
@@ -175,6 +178,7 @@ def _records(value: Any) -> Any | None:
     """Return what otel_ml takes: one number or a flat sequence of them; None for an empty one."""
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape) > 1:
+        # On its device: nothing waits for it.
         value = value.reshape(-1)
     is_empty = (isinstance(value, (list, tuple)) and not value) or (shape is not None and math.prod(shape) == 0)
     return None if is_empty else value

@@ -56,12 +56,14 @@ class Embedding:
             step,
             matrix,
             () if rows is None else _lines(rows, header),
+            # (n, channels, height, width) → (n, height, width, channels), which grid() and Pillow want.
             None if drawn is None else drawn.transpose(0, 2, 3, 1),
         )
 
     @property
     def folder(self) -> str:
         """Where TensorBoard's writers put the files, below the writer's folder."""
+        # As torch's writer has it: TensorBoard finds what is written here beside what that one has written before.
         return f"{self.step:05d}/{''.join(_ESCAPES.get(letter, letter) for letter in self.tag)}"
 
     def write_into(self, made: Path) -> None:
@@ -98,15 +100,18 @@ class Projector:
     def write(self, embedding: Embedding) -> Path:
         """Write the files, and in the writer's folder what there is by now; return the folder of the files."""
         folder = Path(self._log_dir, embedding.folder)
+        # On the same disk as the place of the files, so that replace() is one rename.
         with TemporaryDirectory(prefix=".embedding-", dir=self._log_dir) as made:
             embedding.write_into(Path(made))
             folder.mkdir(parents=True, exist_ok=True)
+            # Of an earlier call at the same step that had labels or pictures, where this one has none.
             for left in (_LABELS, _SPRITE):
                 (folder / left).unlink(missing_ok=True)
             for file in sorted(Path(made).iterdir()):
                 file.replace(folder / file.name)
             self._entries[embedding.folder] = embedding.entry(f"{embedding.folder}/")
             config = Path(made, _CONFIG)
+            # All entries each time, as torch does: the file of a place that is not a disk may not take more lines.
             _write_lines(config, self._entries.values())
             config.replace(Path(self._log_dir, _CONFIG))
         return folder
@@ -139,6 +144,7 @@ def _square(pictures: Any) -> Any:
 
 
 def _text(value: str) -> str:
+    # A string of protobuf's text format, in which the escapes of JSON mean the same.
     return json.dumps(value, ensure_ascii=False)
 
 

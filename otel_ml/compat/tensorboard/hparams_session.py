@@ -18,6 +18,8 @@ def session_of(third: Any, fourth: Any, global_step: Any, name: str | None) -> t
         global_step: the step, where it is given elsewhere.
         name: tensorboardX's name, by its name.
     """
+    # torch 2.15: (hparams, metrics, domains, run_name, global_step). tensorboardX: (hparams, metrics, name,
+    # global_step).
     if isinstance(third, str):
         third, name = None, third
     if isinstance(fourth, os.PathLike):

@@ -25,6 +25,7 @@ def sound(samples: Any) -> Any:
     found = as_array(samples).squeeze()
     if found.ndim > 1 and tuple(found.shape[1:]) != (2,):
         raise ValueError(f"samples of shape {tuple(found.shape)}, expected (n,), (1, n) or (n, 2)")
+    # squeeze() makes of one sample a number without dimensions.
     return found if found.ndim > 1 else found.reshape(-1)
 
 

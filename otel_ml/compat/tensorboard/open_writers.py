@@ -33,6 +33,7 @@ class OpenWriters:
 
     def enter(self, writer: Writer, run_id: str | None) -> tuple[otel_ml.Run, str]:
         """Begin the run, or join it; return it with the prefix of this writer's names."""
+        # A run that the program itself has begun, or one of these writers: both are joined.
         run = otel_ml.init() if RUNTIME.is_chosen else self._begin(writer, run_id)
         if run.id != self._run_id:  # the program has ended the run of the writers before
             self._run_id, self.open, self.sessions = run.id, [], None
@@ -52,6 +53,7 @@ class OpenWriters:
         """Close a writer; the last one ends the run that writers began, as `error` says."""
         if writer in self.open:
             self.open.remove(writer)
+        # Where the program has begun the run itself there is none to end.
         if not self.open and self._begun is not None:
             begun, self._begun = self._begun, None
             begun.__exit__(kind, error, None)

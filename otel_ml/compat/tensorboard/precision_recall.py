@@ -30,6 +30,7 @@ def precision_and_recall(
     truth, scores = as_array(labels).astype(float).ravel(), as_array(predictions).astype(float).ravel()
     weight = np.ones(len(scores)) if weights is None else as_array(weights).astype(float).ravel()
     places = np.floor(scores * (num_thresholds - 1))
+    # np.histogram() leaves out what is outside of its range, with which TensorBoard counts.
     is_inside = (places >= 0) & (places < num_thresholds)
     positive = truth * weight
     to_find = max(positive[is_inside].sum(), _NOTHING)

@@ -68,11 +68,13 @@ class RunWriter:
 
     def _be_silent(self) -> None:
         """Take every call and record nothing: scripts ask for it on all ranks but one."""
+        # Attributes of the object stand before the methods of its class, also of one that the program derives.
         for name in dir(self):
             if name.startswith(("add_", "export_")):
                 setattr(self, name, _nothing)
 
     def _enter(self) -> None:
+        # A writer that was closed and is used again goes on in its run, which its close() may have ended.
         self._run, self._prefix = WRITERS.enter(self, self._run_id)
         self._run_id = self._run.id
         self._is_open = True
@@ -80,6 +82,7 @@ class RunWriter:
 
     def _write_to(self, writer: FileWriter | None) -> None:
         self.file_writer: FileWriter | None = writer
+        # torch has one more for each tag of add_scalars(), under its folder; programs look at the one under `log_dir`.
         self.all_writers: dict[str, FileWriter] | None = None if writer is None else {str(self.log_dir): writer}
 
     def _get_file_writer(self) -> FileWriter | None:

@@ -79,12 +79,14 @@ class SummaryWriter(MediaWriter):
         )
         if not self._is_open:
             self._enter()
+        # The first set has no prefix: most programs have one, and its parameters are those of the run.
         if WRITERS.sessions is None:
             WRITERS.sessions = []
             otel_ml.log_params(hparam_dict)
             self._run.summary(metric_dict)
             return
         session = called or f"session-{len(WRITERS.sessions) + 2}"
+        # A set that is given again under its name is one row.
         WRITERS.sessions = list(dict.fromkeys([*WRITERS.sessions, session]))
         otel_ml.log_params({SESSIONS_PARAM: WRITERS.sessions, session: dict(hparam_dict)})
         self._run.summary({f"{session}/{key}": value for key, value in metric_dict.items()})
@@ -106,6 +108,7 @@ class SummaryWriter(MediaWriter):
         if is_empty(values):
             raise ValueError("the input has no element")
         bins = USUAL_BINS if isinstance(bins, str) and bins == "tensorflow" else bins
+        # Counted where the values are; nothing waits for a device. All other bins are counted by numpy on the host.
         if isinstance(bins, int) and (max_bins is None or bins <= max_bins):
             otel_ml.log_histogram(name, values, bins=bins, **where)
         else:
@@ -130,6 +133,8 @@ class SummaryWriter(MediaWriter):
         del max, num, sum, sum_squares
         name, where = self._beside(tag, global_step, walltime)
         limits = [float(limit) for limit in bucket_limits]
+        # TensorBoard's buckets have upper ends alone. The first one begins at `min`, or where that is not below its
+        # end one below it.
         lowest = float(min) if limits and float(min) < limits[0] else (limits[0] - 1 if limits else 0.0)
         otel_ml.log_histogram(name, bucket_counts, edges=[lowest, *limits], **where)
 

@@ -34,6 +34,8 @@ def scalars(row: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in row.items():
         shape = (len(value),) if isinstance(value, (list, tuple)) else getattr(value, "shape", None)
+        # A shape of () is one number. So are (1,) and (1, 1), and [0.5] is passed on: only more or fewer elements are
+        # refused.
         if shape and math.prod(shape) != 1:
             what = f"{name!r} at {call_site()} is a {type(value).__name__} of shape {tuple(shape)}"
             reporter.drop("bad_value", f"{what}, expected one number. It is not recorded; reduce it first.")

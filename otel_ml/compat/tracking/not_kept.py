@@ -41,10 +41,14 @@ def not_kept(what: str, instead: str, kind: str = "") -> None:
         instead: as a sentence.
         kind: where `what` has a value that differs from call to call: what is reported once for each place.
     """
+    # An active run counts for more: beside a disabled run of W&B the program may have one that records, and what that
+    # does not keep is to be heard.
     if _RECORD_NOTHING and not RUNTIME.is_active:
         return
     place = call_site()
     sentence = f"{what} at {place} is accepted and not kept as it is: {instead}"
+    # The reporter keeps the sentence for the run that begins next. If none does, `_say_what_no_run_has_said()` finds
+    # it there, and says it as a warning.
     if not RUNTIME.is_active:
         _WITHOUT_RUN.append(sentence)
     reporter.say("not-kept", sentence, kind and f"{kind} at {place}")

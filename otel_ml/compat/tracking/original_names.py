@@ -45,6 +45,7 @@ def _found(package: str, name: str) -> Any:
         except ImportError:
             return None
         found = getattr(original, name, None)
+        # A submodule that nobody has imported yet is not an attribute of its package.
         return found if found is not None else _submodule(package, name)
 
 

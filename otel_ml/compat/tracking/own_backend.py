@@ -19,6 +19,7 @@ def with_own_backend(exporter: str) -> tuple[str, ...] | None:
     That is where the job names its exporters, where a service elsewhere decides, and where the package is missing.
     """
     environ = RUNTIME.others.given_environ()  # a run that goes on beside has decided for itself and its children alone
+    # A child of a run writes where its parent does: PARENT is one of the variables by which it joins.
     is_decided = environ.get(env.EXPORTERS.name) or environ.get(env.PARENT.name)
     if is_decided or find_spec(exporter) is None or Config.from_env(environ).is_remote:
         return None
@@ -28,5 +29,6 @@ def with_own_backend(exporter: str) -> tuple[str, ...] | None:
 
 def with_exporters_of_the_job(named: Iterable[str]) -> tuple[str, ...]:
     """Return the exporters that a script names and those of `OTEL_ML_EXPORTERS`; `none` there is for none at all."""
+    # `none` wins also over what the script names: it is how a job says that no backend is to be written.
     of_the_job = Config.from_env(os.environ).exporters
     return of_the_job if of_the_job == ("none",) else tuple(dict.fromkeys((*named, *of_the_job)))

@@ -31,6 +31,7 @@ def as_pillow(picture: Any) -> Any:
     from PIL import Image
 
     array = np.asarray(picture)
+    # A picture three pixels wide could be meant either way: then the channels are last, as in Pillow.
     if array.ndim == 3 and array.shape[0] in {1, 3, 4} and array.shape[-1] not in {1, 3, 4}:
         array = array.transpose(1, 2, 0)
     if array.ndim == 3 and array.shape[-1] == 1:
@@ -44,6 +45,7 @@ def in_range(data: Any) -> Any:
     """Return floats of 0-255 as bytes: the others take both scales, and ours are 0-1."""
     import numpy as np
 
+    # One value above 1 is enough: nothing else tells which of the two scales is meant.
     if isinstance(data, np.ndarray) and np.issubdtype(data.dtype, np.floating) and data.size and np.nanmax(data) > 1:
         return np.clip(np.nan_to_num(data), 0, 255).astype(np.uint8)
     return data
@@ -63,6 +65,7 @@ def rescaled(data: Any) -> Any:
         return data
     numbers = np.nan_to_num(array.astype(float))
     low, high = numbers.min(), numbers.max()
+    # W&B 0.31 expects 0 to 255, and cuts floats to whole numbers: a picture from 0 to 1 would be black.
     if high <= 1 and low >= -1:
         numbers = (numbers if low >= 0 else (numbers + 1) / 2) * 255
     return numbers.clip(0, 255).astype(np.uint8)
@@ -80,6 +83,7 @@ def ordered(given: Any, dimensions: str, wanted: str) -> Any:
         ValueError: it has more or fewer dimensions than can be meant.
     """
     array = as_array(given)
+    # A picture that has another number of dimensions than its letters say is taken by what is usual for that number.
     has = dimensions.upper() if len(dimensions) == array.ndim else {2: "HW", 3: "CHW"}.get(array.ndim, "NCHW")
     if len(has) != array.ndim:
         raise ValueError(f"an array of {array.ndim} dimensions cannot be {dimensions}")
@@ -91,6 +95,7 @@ def ordered(given: Any, dimensions: str, wanted: str) -> Any:
 
 def film_strip(frames: Any) -> tuple[Any, int]:
     """Return up to 16 frames (time, height, width, channel) side by side, and how many they are."""
+    # Every n-th frame, with n rounded up, so that there are at most FRAMES: of 40 frames every third, which are 14.
     chosen = frames[:: max(1, -(-len(frames) // FRAMES))]
     count, height, width, channels = chosen.shape
     return _moved(chosen, [1, 0, 2, 3]).reshape(height, count * width, channels), count
@@ -103,6 +108,8 @@ def grid(pictures: Any) -> Any:
     rows = -(-count // columns)
     cells = _zeros_like(pictures, (rows * columns, height, width, channels))
     cells[:count] = pictures
+    # (row, column, height, …) → (row, height, column, …), so that reshape() joins the pixel rows of pictures beside
+    # each other.
     laid = _moved(cells.reshape(rows, columns, height, width, channels), [0, 2, 1, 3, 4])
     return laid.reshape(rows * height, columns * width, channels)
 

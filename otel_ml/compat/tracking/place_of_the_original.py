@@ -54,14 +54,19 @@ def original_in_its_place(package: str) -> Iterator[None]:
 
     Where the program has put the original back, our submodules that are still in its places go with our module.
     """
+    # Without the lock: in nearly every program nothing of ours stands there, and nothing is moved.
     if not any(map(_is_ours, _modules_of(package).values())):
         yield
         return
+    # Other threads that import while the originals are back get the originals, too. The lock only keeps two moves
+    # apart; it is reentrant, as the import inside may come here again.
     with _MOVING:
         of_ours = _take_away(package)
         try:
             yield
         finally:
+            # Not where only submodules of ours were left over: the program has put the original back, and they would
+            # be strangers in its package.
             if package in of_ours:
                 _put_back(package, of_ours)
 
@@ -79,6 +84,8 @@ def _put_back(package: str, of_ours: dict[str, Any]) -> None:
     """Put ours into their places again, also into those of submodules that were imported meanwhile."""
     own = _OWN.get(package)
     for name, module in _modules_of(package).items():
+        # What was imported meanwhile is the original's. Where we have a module of that name ours takes its place, and
+        # the original's is kept for the next time.
         ours = of_ours.get(name) or (own(name.partition(".")[2]) if own is not None else None)
         if ours is not None:
             _ORIGINALS[name] = module
@@ -92,6 +99,7 @@ def _modules_of(package: str) -> dict[str, Any]:
 
 
 def _is_ours(module: object) -> bool:
+    # What stands for a submodule need not be a module: a `Flavor` of compat.mlflow is an object.
     of = getattr(module, "__name__", None) if isinstance(module, ModuleType) else type(module).__module__
     return str(of).startswith("otel_ml.")
 
@@ -108,6 +116,7 @@ class _Submodules(MetaPathFinder):
         """Return the submodule, which exists already; None where the original stands in its own place."""
         del path, target
         package, _, name = fullname.partition(".")
+        # Our finder stays in `sys.meta_path` for good, also when the program imports the original alone.
         if package != self._package or not _is_ours(sys.modules.get(package)):
             return None
         found = self._own(name)

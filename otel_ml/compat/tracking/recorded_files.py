@@ -20,6 +20,7 @@ def copied(recorded: str | PathLike[str], folder: str | PathLike[str], name: str
     """
     top = Path(folder)
     copy = top / name
+    # Both resolved: a link inside of the folder may lead out of it, and the folder itself may be below a link.
     if not copy.resolve().is_relative_to(top.resolve()):
         raise ValueError(explained(f"The file {name!r} of the run leads out of {str(top)!r}: not copied.", "not-kept"))
     copy.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,8 @@ __all__ = ["StepCounts", "counted", "own_axis", "whole"]
 WITHIN = "last"
 """Of one rank's values of a name at one step the last counts, as in every tracker; ranks are averaged."""
 
+# What is beyond twice the latest step and this many more counts something else, such as samples. After 40 steps a
+# value at 500 is still one of the run's steps, and one at 1,200 is not.
 FAR_AHEAD = 1024
 
 COUNTED = 32
@@ -71,6 +73,8 @@ class StepCounts:
 
     def log(self, row: Mapping[str, Any], step: int) -> None:
         """Record a row, each name on its axis."""
+        # The usual row: names that are known, and none that has left the run's axis. Nothing has to be decided then
+        # for each name.
         if step >= self.latest and self._seen.keys() >= row.keys() and not self._own:
             self._come_to(step)
             self._seen.update(dict.fromkeys(row, step))
@@ -84,6 +88,8 @@ class StepCounts:
 
     def axis_of(self, name: str, step: int) -> str | None:
         """Return the axis of `name`, which it keeps from its first step on: None for that of the run."""
+        # Asked once, at the first value of a name; an axis that was given to it stays. `own_axis(name, "")` is empty
+        # for a name without a group, which then stays in the rows (ADR 0058).
         own = self._own.get(name)
         if own is None and name not in self._seen and self._counts_other_things(step):
             own = own_axis(name, "")
@@ -104,6 +110,8 @@ class StepCounts:
 
     def next(self, name: str) -> int:
         """Return the step of a value without one: the run's, or the next where the name has a value there already."""
+        # Two memories: `_seen` has what was logged with a step, too, and `_unstepped` what this method has handed out
+        # and may not be logged yet.
         newest = max(self._unstepped.get(name, -1), self._seen.get(name, -1))
         step = self._unstepped[name] = max(self.latest, newest + 1)
         return step
@@ -117,5 +125,7 @@ class StepCounts:
         """Whether a step is far from where the run is, by what it has counted so far."""
         if self._advances < COUNTED:
             return False
+        # Half the way back, not one step: at 100, a value of step 90 only comes late, and one of step 50 counts
+        # something else.
         is_behind = self.latest - step > 1 and step <= self.latest // 2
         return is_behind or step > 2 * self.latest + FAR_AHEAD

@@ -60,6 +60,8 @@ def report_unreduced(call: str, error: Exception, given: str) -> None:
 
 
 def _is_of_arguments(error: Exception) -> bool:
+    # RecordingError is a ValueError, too. It is raised in strict mode alone, counted where it is raised, and failed()
+    # lets it through.
     return isinstance(error, _OF_ARGUMENTS) and not isinstance(error, RecordingError)
 
 
@@ -72,6 +74,7 @@ def _said_of(call: str, error: Exception, given: str, outcome: str) -> tuple[str
 
 def _name_of(call: Callable[..., None], args: Sequence[object]) -> str:
     """Return the name by which the program called it: a method's class may be one that the program does not know."""
+    # `Tracking.log` may be called on a subclass of the program's own.
     if "." in call.__qualname__ and args:
         return f"{type(args[0]).__name__}.{call.__name__}"
     return call.__qualname__.removeprefix("_")  # what a public function guards of itself has its name behind a `_`

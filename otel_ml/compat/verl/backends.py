@@ -61,6 +61,7 @@ def say_what_is_set_elsewhere(chosen: Sequence[str], config: Any) -> None:
     """Say which variables of verl's, and which key of its configuration, have no meaning for the chosen backends."""
     for variable, (backend, instead) in _NOT_READ.items():
         value = os.environ.get(variable)
+        # The exporter writes SwanLab's runs offline anyway, so this value asks for what is done.
         if backend in chosen and value and (variable, value) != ("SWANLAB_MODE", "offline"):
             not_kept(f"Tracking({variable}={value!r:.80})", instead)
     if {"wandb", "tracking"} & set(chosen) and _wandb_proxy(config):

@@ -36,6 +36,7 @@ class FileLogger:
         self._is_closed = False
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="otel_ml-verl-file")
         print(f"Creating file logger at {os.path.abspath(self.filepath)}")  # noqa: PTH100, T201 (verl's own line)
+        # Nothing, so that the file is there from the start, as in verl, which opens it here.
         self._writer.submit(_append, Path(self.filepath), "")
 
     @reports_unrecordable
@@ -49,6 +50,7 @@ class FileLogger:
             not_kept(
                 f"FileLogger.log({left_out})", "JSON has no such values: its file is without them.", "FileLogger.log"
             )
+        # In the caller's thread, as the program may change its values right after the call.
         line = json.dumps({"step": _json_value(step), "data": known}) + "\n"
         self._writer.submit(_append, Path(self.filepath), line)
 
@@ -80,10 +82,12 @@ def _is_readable(value: Any) -> bool:
 
 def _json_value(value: Any) -> Any:
     """Return what JSON takes, in place of numpy's; a tensor on a device is left out, reading it would wait for it."""
+    # Before `Real`, of which bool and int are, too.
     if isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, numbers.Real):
         number = value.item() if hasattr(value, "item") else float(value)
+        # JSON has neither NaN nor the infinities; orjson writes `null` for them.
         return number if number == number and abs(number) != float("inf") else None
     if isinstance(value, Mapping):
         return {str(key): _json_value(item) for key, item in value.items()}

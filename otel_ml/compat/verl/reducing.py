@@ -50,8 +50,11 @@ def _of_elements(name: str, values: Any) -> Any:
 
     from otel_ml.compat.tracking.as_array import as_array
 
+    # verl asks for `"max" in key`, which `minmax_diff` and `climax_rate` have, too: their largest value would be taken
+    # for their mean.
     words = set(re.split(r"[\W_]+", name))
     reduce = np.max if "max" in words else np.min if "min" in words else np.mean
+    # One by one: lists of different lengths do not make an array.
     arrays = [np.ravel(as_array(element)) for element in _elements(values)]
     return np.asarray(reduce(np.concatenate(arrays))).item()
 
@@ -75,6 +78,7 @@ def _is_sequence(values: Any) -> bool:
 
 def _is_empty(values: Any) -> bool:
     if hasattr(values, "aggregate"):
+        # A `Metric` of verl: its aggregate() fails where it has no values.
         values = values.values
     if _is_sequence(values):
         return all(map(_is_empty, values))

@@ -22,6 +22,7 @@ class _TableLogger:
         self.experiment_name = experiment_name
 
     def _begin(self, loggers: Any) -> None:
+        # Without a project there is nothing to begin a run by: the table goes into that of a `Tracking`.
         if self.project_name is not None and not RUNTIME.is_chosen:
             chosen = [loggers] if isinstance(loggers, str) else list(loggers)
             otel_ml.init(self.project_name, name=self.experiment_name, exporters=exporters(chosen))

@@ -46,11 +46,13 @@ class Tracking:
                 known = ", ".join(sorted([CONSOLE, *EXPORTERS]))
                 not_kept(f"Tracking(default_backend={backend!r})", f"no exporter writes there. There are: {known}.")
         say_what_is_set_elsewhere(chosen, config)
+        # Asked before init(), after which a run is chosen in either case.
         self._joins = RUNTIME.is_chosen
         if self._joins:
             self._run = otel_ml.init()
         else:
             self._run = otel_ml.init(project_name, name=experiment_name, exporters=exporters(chosen))
+        # verl has one `Tracking`, in its driver. Where every rank makes one, one of them prints and writes the file.
         is_first = self._run.rank == 0
         self._prints = CONSOLE in chosen and is_first
         self._file = FileLogger(project_name, experiment_name) if FILE in chosen and is_first else None
@@ -103,6 +105,7 @@ class Tracking:
         Args:
             exit_code: other than 0: the run has failed.
         """
+        # `SystemExit(0)` is a good end.
         self.__exit__(SystemExit, SystemExit(exit_code), None)
 
     def __enter__(self) -> Tracking:

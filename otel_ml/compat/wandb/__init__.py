@@ -149,4 +149,6 @@ _SUBMODULES = {
     "util": util,
 }
 
+# For a program that sets `sys.modules["wandb"]` to this module: `import wandb.util` finds ours, and `import
+# wandb.sdk.lib` W&B's own.
 find_submodules("wandb", _SUBMODULES.get)

@@ -14,6 +14,7 @@ _LEVELS = ("INFO", "WARN", "ERROR")
 
 def level_of(given: Any) -> str:
     """Return what an alert is given as its level, by default `INFO`; one that W&B refuses is said."""
+    # An `AlertLevel`, ours or W&B's, or its text.
     level = getattr(given, "value", given)
     if not is_given(level):
         return "INFO"

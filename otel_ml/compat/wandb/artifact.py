@@ -51,6 +51,7 @@ class Artifact:
         wrong = _what_is_wrong(name, type)
         if wrong is not None:
             not_kept(f"wandb.Artifact({safe_repr(name, 60)}, {safe_repr(type, 40)})", f"ValueError: {wrong}")
+        # Kept also where W&B would refuse it: the exporter `wandb` gives it a name that W&B takes.
         self.name = name
         self.type = type
         self.description = description
@@ -108,6 +109,7 @@ class Artifact:
     def add_path(self, path: str | PathLike[str]) -> None:
         """Add a file, a folder or an address, as `run.log_artifact()` is given one, which opens it at once."""
         if Path(path).is_dir():
+            # `immutable`: it is recorded in the same call, and nobody can change it in between.
             self.add_dir(path, policy="immutable")
         elif "://" in str(path) and not Path(path).is_file():
             self.add_reference(path)
@@ -191,6 +193,7 @@ class Artifact:
         kept = [entry for entry in entries if entry.path != path and not entry.path.startswith(f"{path}/")]
         if self._objects.pop(path, None) is None and len(kept) == len(entries):
             raise FileNotFoundError(f"No such file or directory: {path}")
+        # A folder was one entry of `_placed`; what is left of it is in there file by file.
         self._placed = [(entry.path, Path(entry.local_path)) for entry in kept]
 
     def _entries(self) -> list[ArtifactEntry]:
@@ -200,6 +203,7 @@ class Artifact:
             inside = [(path, name)]
             if path.is_dir():
                 inside = [(one, (Path(name) / one.relative_to(path)).as_posix()) for one in sorted(path.rglob("*"))]
+            # The same place again: the newer file counts, at the place of the older one.
             entries.update({place: self._entry(place, file) for file, place in inside if file.is_file()})
         return list(entries.values())
 
@@ -283,6 +287,7 @@ class Artifact:
                 log_artifact_as(place, path, name=self.name, type=self.type, aliases=chosen)
         for name, item in self._objects.items():
             item.keep(f"{self.name}/{name}", None, None)
+        # What the program says of it itself may replace the two.
         said = {"description": self.description, "references": self._references, **self.metadata}
         if kept := {key: value for key, value in said.items() if value}:
             otel_ml.log_params({self.name: kept}, prefix="artifacts")
@@ -326,6 +331,7 @@ def used(
     """
     if not isinstance(artifact_or_name, str):
         return artifact_or_name
+    # `entity/project/name:alias` → `name`: of what this run has logged there is only the newest.
     name = artifact_or_name.rpartition("/")[2].partition(":")[0]
     own = [artifact for artifact in logged if artifact.name == name]
     if own:

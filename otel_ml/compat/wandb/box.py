@@ -27,6 +27,7 @@ def _corners(center: Any, size: Any, orientation: Any) -> tuple[tuple[float, ...
     if not turned.any():
         raise ValueError("orientation is not zero")
     real, axis = np.split(turned / np.linalg.norm(turned), [1])
+    # The eight corners of a box around 0: every coordinate is half of the extent, below or above.
     corners = extent * (np.indices((2, 2, 2)).reshape(3, -1).T - 0.5)
     twice_cross = 2 * np.cross(axis, corners)  # of a rotation by a quaternion, without its matrix
     return tuple(map(tuple, (middle + corners + real * twice_cross + np.cross(axis, twice_cross)).tolist()))

@@ -71,4 +71,5 @@ def _chosen(root: str, include: Chooses, exclude: Chooses) -> Iterator[str]:
 
 def _of_both(chooses: Any) -> Callable[[str, str], bool]:
     """Return a filter that takes the folder, too."""
+    # W&B takes filters of a path alone, too.
     return chooses if len(inspect.signature(chooses).parameters) == 2 else lambda path, _: chooses(path)

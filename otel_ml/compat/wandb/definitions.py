@@ -84,6 +84,7 @@ class SharedIndex:
         """Whether a metric has, or had before, a value of another row at its index, or comes back to an earlier one."""
         if name in self._shared:
             return True
+        # A metric that is new has reached -1, which no index is below.
         reached, of_row = self._reached.get(name, (-1, row))
         if index <= reached and row != of_row:
             self._shared.add(name)
@@ -148,13 +149,16 @@ class Definitions:
         """
         every = self.metrics.get("*")
         index = None if every is None or every.step_metric is None else self._index(every.step_metric, values)
+        # Where `every` is None there is no index; the type checker does not know that.
         if every is None or index is None:
             return row
+        # Only the metrics that `*` speaks of: one with a definition of its own does not say whether rows share a step.
         of_it = [name for name in values if name != every.step_metric and self._metric(name) is every]
         shared = [name for name in of_it if self._shared.is_shared(name, index, row)]
         of_row, step = self._step
         if not shared and not self._is_counted:
             self._step = row, index
+        # One step for each row, whatever is logged in several calls for it: `commit=False` leaves a row open.
         elif row != of_row or not self._is_counted:
             self._is_counted = True
             self._step = row, max(index, step + 1)
@@ -175,6 +179,7 @@ class Definitions:
             index = None if over is None else self._index(over, values)
             if metric is None or over is None or index is None:
                 plain[name] = value
+            # `step_of()` has made their step metric the step of the row, unless rows share it.
             elif metric.name == "*":
                 plain[name] = value
                 if self._is_counted:
@@ -184,6 +189,7 @@ class Definitions:
                 beside[over] = index
             else:
                 apart.setdefault((over, index), {})[name] = value
+        # The step metrics first: what a row logs under the same name is newer.
         yield None, 0, {**beside, **plain}
         for (axis, index), drawn in apart.items():
             yield axis, index, drawn
@@ -196,6 +202,7 @@ class Definitions:
             metric = self._metric(name)
             number = plain_float(value)
             if metric is not None and metric.summary and _NONE not in metric.summary and number is not None:
+                # As asked at the first value that it takes: a summary asked for later changes nothing of it.
                 extremes = self._extremes.setdefault(name, Extremes(metric.summary, metric.goal))
                 extremes.add(number)
                 summed[name] = {wanted: extremes.of(wanted) for wanted in extremes.wanted}
@@ -219,16 +226,19 @@ class Definitions:
             f"{name}.{wanted}": extremes.of(wanted)
             for name, extremes in self._extremes.items()
             for wanted in extremes.wanted
+            # NaN alone, of which there is no smallest value, leaves infinity here.
             if math.isfinite(extremes.of(wanted))
         }
 
     def _metric(self, name: str) -> Metric | None:
         if name not in self._found:
+            # Looked up once for each name; `define()` forgets the answers.
             globs = (glob for glob in reversed(self.metrics) if fnmatch.fnmatchcase(name, glob))
             self._found[name] = self.metrics.get(name) or next((self.metrics[glob] for glob in globs), None)
         return self._found[name]
 
     def _index(self, step_metric: str, values: Mapping[str, Any]) -> int | None:
+        # Of a row without the step metric the last one counts, as with W&B's `step_sync`.
         given = values.get(step_metric, self._last.get(step_metric))
         index = whole(given) if isinstance(given, (int, float)) else None
         if index is None and given is not None:

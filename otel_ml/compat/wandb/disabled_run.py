@@ -42,6 +42,7 @@ class DisabledRun(Run):
 
     def _describe_anew(self, **said: Any) -> None:
         """Remember it; whichever run is current, it is another one."""
+        # Not super(): that of `Run` would tell the session of a run that records.
         RunFacts._describe_anew(self, **said)  # noqa: SLF001 (of its own class)
 
     def save(

@@ -61,6 +61,7 @@ class FilesAsAdded:
             or (at.startswith(f"{place}/" if place else "") and path in one.file.parents)
         }
         is_as_added = all(one.is_as_added() for one in added.values())
+        # Unchanged, and nothing has come into the folder since: it is recorded as one, without a copy.
         if not added or (is_as_added and list(_files(path)) == sorted(one.file for one in added.values())):
             return [(place, path)]
         return [(at, one.file if one.kept is None or one.is_as_added() else one.kept) for at, one in added.items()]
@@ -74,6 +75,7 @@ class FilesAsAdded:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="otel-ml-added-"))
         kept = self._folder / str(self._copies)
+        # Numbered: files of one name may be added from several folders.
         self._copies += 1
         if file.stat().st_size <= _COPIED:
             shutil.copy2(file, kept)

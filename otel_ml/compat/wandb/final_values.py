@@ -34,6 +34,7 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
         self, write: Callable[[Mapping[str, Any]], None], of_run: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
         super().__init__()
+        # Past `__setattr__()`, which would set a value of the summary.
         object.__setattr__(self, "_write", write)
         object.__setattr__(self, "_of_run", of_run)
 
@@ -78,10 +79,12 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
         """Return a dictionary so that what is set in it is written, too."""
         if key not in self._values and (found := self._inside(key)):
             return self._group(key, found)
+        # Names with `_` that the program has not logged are the run's own.
         value = self._values[key] if key in self._values or not key.startswith("_") else self._of_run()[key]
         if type(value) is not dict:
             return value
         inner = Summary(lambda values: self._write({key: values}))
+        # The dictionary itself, not a copy: `summary["a"]["b"] = 1` has to change it.
         object.__setattr__(inner, "_values", value)
         return inner
 

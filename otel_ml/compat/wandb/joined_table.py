@@ -58,6 +58,7 @@ def _rows(first: Table, second: Table, place: int, other_place: int) -> Iterator
     for row in first.data:
         for other in by_key.get(_hashable(row[place]), nothing):
             yield [*row, *_without(other, other_place)]
+    # An outer join: rows of the second table whose key the first one lacks follow at the end.
     known = {_hashable(row[place]) for row in first.data}
     for other in (other for key, others in by_key.items() if key not in known for other in others):
         alone: list[Any] = [None] * len(first.columns)

@@ -394,5 +394,6 @@ def _one_picture(data: Any) -> Any:
         return ordered(data, "CHW", "HWC")  # whatever its width is
     if dimensions != 4:
         return data
+    # As W&B takes them: channels first of torch, last of numpy; an array that can only be meant otherwise is taken so.
     has_channels_first = hasattr(data, "detach") or (data.shape[1] in CHANNELS and data.shape[-1] not in CHANNELS)
     return grid(ordered(data, "NCHW" if has_channels_first else "NHWC", "NHWC"))

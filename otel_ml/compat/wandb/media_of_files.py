@@ -30,6 +30,7 @@ class _File(Media):
         others = {name: value for name, value in options.items() if name != "file_type"}
         options_not_kept(kind, "a file is kept without it.", caption=caption, **others)
         data = _path_or_text(data_or_path) if hasattr(data_or_path, "read") else data_or_path
+        # An open file with a name is its path, so it is kept as a file; of any other only what it holds is known.
         is_read = hasattr(data_or_path, "read") and data != getattr(data_or_path, "name", None)
         self._file_type = options.get("file_type") if is_read else None
         is_path = not is_read and isinstance(data, (str, PathLike)) and os.fspath(data).endswith(self.ENDINGS)
@@ -59,6 +60,7 @@ class _File(Media):
 def _path_or_text(file: Any) -> Any:
     """Return the path of an open file, or what it holds where it has none."""
     name = getattr(file, "name", None)
+    # The name of a file that was opened by its number is that number.
     return name if isinstance(name, str) and os.path.isfile(name) else file.read()  # noqa: PTH113 (of any text)
 
 
@@ -108,6 +110,7 @@ class Object3D(_File):
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the file, or all points."""
+        # Points as numbers; anything else is a file or a text.
         if not isinstance(self._data, (Mapping, list, tuple)) and not hasattr(self._data, "tolist"):
             super().keep(name, step, axis)
             return

@@ -45,6 +45,7 @@ class AlertLevel(Enum):
 
 def log(data: Mapping[str, Any], step: int | None = None, commit: bool | None = None, sync: bool | None = None) -> None:
     """Record a row, see `Run.log()`."""
+    # `state.run` first: this is called at each step.
     (state.run or run_or_begin()).log(data, step, commit, sync)
 
 

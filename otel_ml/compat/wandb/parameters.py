@@ -57,6 +57,7 @@ class Config(ValuesByName):
         """
         del allow_val_change  # a change is always allowed: the run shows the newest value
         values = _plain(d)
+        # The program may give a sweep's value again; only another one is worth a word.
         for key in self._locked & values.keys():
             if values.pop(key) != self._values[key]:
                 not_kept(f"wandb.config[{key!r}]", "it is locked by the sweep, and keeps the sweep's value.")
@@ -119,6 +120,7 @@ def _not_recorded(values: Mapping[str, Any]) -> None:
 
 def _plain(given: Any) -> dict[str, Any]:
     """Return parameters as W&B keeps them: names of options without their `-`, values as plain as they are recorded."""
+    # `--lr` of an argument parser is `lr`.
     return {key.strip("-"): _readable(value) for key, value in as_mapping(given).items()}
 
 

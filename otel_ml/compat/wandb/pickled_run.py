@@ -58,6 +58,7 @@ def arrived(run_id: str, asked: InitArguments, config: Mapping[str, Any], next_s
 
 
 def _is_of_the_job(run_id: str) -> bool:
+    # A process that has no run yet knows its job by the variable that a run hands to its children.
     return RUNTIME.is_current({run_id}) if RUNTIME.is_active else os.environ.get(env.EXPERIMENT_ID.name) == run_id
 
 

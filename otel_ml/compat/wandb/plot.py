@@ -114,6 +114,7 @@ def line_series(
 ) -> CustomChart:
     """Return the lines as rows (step, lineKey, lineVal)."""
     names = list(keys) if keys else [f"line_{number}" for number in range(len(ys))]
+    # One list of x-values is that of every line.
     several = xs if len(xs) and _are_several(xs[0]) else [xs] * len(ys)
     if len(several) != len(ys) or len(names) != len(ys):
         wrong = f"ValueError: there are {len(ys)} y-series, {len(several)} x-series and {len(names)} keys"
@@ -154,6 +155,7 @@ def confusion_matrix(
         raise ValueError(f"there are more classes than the {len(names)} names")
     if not names:
         known, places = np.unique(np.concatenate([actual, predicted]), return_inverse=True)
+        # Classes need not be numbers from 0 on: their places among all of them are.
         actual, predicted = places[: len(actual)], places[len(actual) :]
         names = [f"Class_{number + 1}" for number in range(len(known))]
     counts = np.zeros((len(names), len(names)), int)
@@ -180,6 +182,7 @@ def pr_curve(
     rows = []
     for name, is_class, scores in _classes(y_true, y_probas, labels, classes_to_plot):
         right, wrong, found = _counted(is_class, scores)
+        # At each place the largest precision from there on: W&B makes scikit-learn's curve monotonic, too.
         precision = np.maximum.accumulate(np.append(1.0, right / (right + wrong))[::-1])[::-1]
         recall = np.append(0.0, right / max(found, 1))
         places = np.searchsorted(recall, recalls).clip(max=len(recall) - 1)
@@ -238,7 +241,9 @@ def _counted(is_class: Any, scores: Any) -> tuple[Any, Any, int]:
     """Return how many are taken rightly and wrongly at each score as the threshold, and how many there are to find."""
     import numpy as np
 
+    # From the highest score on, so that the first n are what a threshold takes.
     order = np.argsort(-scores, kind="stable")
+    # Samples of one score are taken together: only the last one of each score is a threshold.
     last = np.flatnonzero(np.append(np.diff(scores[order]), 1))
     right = np.cumsum(is_class[order])[last]
     return right, last + 1 - right, int(is_class.sum())

@@ -64,6 +64,7 @@ class Api:
 
 def _found(path: str) -> tuple[Path, Path] | None:
     """Return the `metrics.jsonl` and the folder of a run by its id, in the project that is named; None of others."""
+    # `entity/project/runs/id`, as an address has it, and `entity/project:id` are the same run.
     parts = [part for part in path.replace("/runs/", "/").replace(":", "/").split("/") if part.strip()]
     if not parts:
         return None
@@ -71,7 +72,9 @@ def _found(path: str) -> tuple[Path, Path] | None:
     active = state.run
     is_active = active is not None and active.id == run_id and above[-1:] in ([], [active.project])
     try:
+        # Of the active run the folder is known; otherwise the last two parts are project and id.
         file = metrics_file(active.sync_dir if active is not None and is_active else "/".join(parts[-2:]))
     except OtelMLError:
         return None
+    # read() finds runs by other things than an id, such as `latest`; a run that is not of this id is another one.
     return next(((file, folder) for folder in file.parents[:2] if folder.name == run_id), None)

@@ -29,6 +29,7 @@ def rank_by_id(arguments: Mapping[str, Any]) -> int | None:
     config = checked(arguments, os.environ)
     if not config.id or config.rank is not None or detect(os.environ).world_size > 1 or _is_child_of_run(config):
         return None
+    # Also as rank 0: `leave()` gives that place up, too.
     _TAKEN.add(config.id)
     return take_rank(config.id, config.role) or None
 

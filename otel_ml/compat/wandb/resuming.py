@@ -17,6 +17,7 @@ from otel_ml.wire.rendezvous import run_folder
 
 __all__ = ["goes_on", "name_before", "next_step"]
 
+# The last steps are at the end of the file; a run of days has gigabytes before.
 _TAIL_BYTES = 2**20
 
 
@@ -30,6 +31,8 @@ def goes_on(resume: bool | str | None, arguments: Mapping[str, Any]) -> bool:
         return False
     config = checked(arguments, os.environ)
     is_there = (run_folder(config.dir, config.experiment, run_id) / "metrics.jsonl").is_file()
+    # Other ranks start when rank 0 has begun the run already, so its folder says nothing to them; a service elsewhere
+    # has the folder.
     if config.is_remote or RUNTIME.is_chosen or os.environ.get("RANK", "0") != "0":
         return asked != "never" and (is_there or config.is_remote)
     if asked == "must" and not is_there:
@@ -55,6 +58,7 @@ def next_step(folder: Path | None) -> int:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))
         lines = file.read().splitlines()
+    # The largest, not the last: corrections of older steps come behind newer ones.
     return max((_step_in(line) + 1 for line in lines), default=0)
 
 

@@ -79,6 +79,7 @@ def _state(path: Path) -> tuple[int, int] | None:
 def _below(path: str, base: Any) -> str:
     """Return the path below `base`; by default below the current folder, of an absolute path with one folder."""
     if base is None and Path(path).is_absolute():
+        # W&B keeps `/a/b/c.txt` without a base path as `b/c.txt`.
         return str(Path(*Path(path).parts[-2:]))
     return os.path.relpath(path, os.curdir if base is None else os.fsdecode(base))
 

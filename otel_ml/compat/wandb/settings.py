@@ -46,4 +46,5 @@ class Settings(SimpleNamespace):
                 return given["mode"] == "disabled"
             case _ if name in _USUAL:
                 return _USUAL[name]
+        # A new `Settings()` of W&B's, which has what its variables and files say.
         return getattr(name_of_the_original("wandb", "Settings", is_of_the_server=True)(), name)

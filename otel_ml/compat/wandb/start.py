@@ -94,6 +94,7 @@ class State:
 
     def ended(self, run: Run) -> None:
         """Forget the run, if it is still the one."""
+        # Where the program's own run goes on, the next init() joins it, and its rows follow these.
         self._left = (run.id, run.next_step)
         leave(run.id)
         speak_again(run)
@@ -168,6 +169,7 @@ def init(
         mode=chosen,
         role=_role(of) if chosen == "shared" else "",
     )
+    # Before the run begins: it makes the folder whose being there decides.
     asked = replace(asked, resumed=chosen != "disabled" and goes_on(resume, _arguments(asked, run_id, shown)))
     if asked.resumed and shown is None:
         shown = name_before(_arguments(asked, run_id, None))
@@ -225,6 +227,7 @@ def _arguments(asked: InitArguments, run_id: str | None, name: str | None) -> di
 def _started(asked: InitArguments, run_id: str | None, name: str | None) -> Run:
     joins = RUNTIME.is_chosen  # begun by the program itself or by another of these interfaces
     if not joins:
+        # Before init(), which starts the service with these variables; `ended()` puts them back.
         state.environment.set(_for_the_exporter(asked))
     arguments = {} if joins else _arguments(asked, run_id, name)
     rank = None if joins else rank_by_id(arguments)
@@ -247,6 +250,7 @@ def attach(run_id: str, asked: InitArguments, config: Mapping[str, Any], next_st
     """
     begun = otel_ml.init(id=run_id, experiment=asked.project or None, role=asked.role or None)
     state.config = Config.of(config)
+    # The values that came along are recorded already, by the process that began the run.
     state.config._record_with(begun.log_params)  # noqa: SLF001 (one package)
     run = Run(begun, state.config, replace(asked, joins=False), next_step, state.ended)
     state.began(run)
@@ -287,6 +291,7 @@ def _run_of(begun: otel_ml.Run, config: Config, asked: InitArguments) -> Run:
 
 def _disabled(asked: InitArguments, run_id: str | None, name: str | None) -> Run:
     run_id = run_id or generate_id()
+    # What `RunFacts` asks of a run of otel_ml.
     stand_in: Any = SimpleNamespace(
         id=run_id, name=name or f"dummy-{run_id}", experiment=asked.project, dir=None, rank=0, urls={}
     )
@@ -316,12 +321,15 @@ class _Given:
     def chosen(self, argument: Any, setting: str, variable: str = "") -> Any:
         """Return the first of them that says something, or None."""
         said = argument if argument is not None else self._settings.get(setting)
+        # The variables as whoever started the process has set them, without those that a run before has set for its
+        # exporter.
         return said if said is not None else state.environment.before().get(variable) or None
 
     def unused(self, used: Set[str]) -> dict[str, Any]:
         """Return the settings that are not looked at, and ask for something else than what is so here anyway."""
         known = _LOOKED_AT | _SO_ANYWAY | used
         asked = {text_of(name): value for name, value in self._settings.items() if name not in known}
+        # What `console="off"` asks for is so here anyway; any other `console` is reported.
         return {name: value for name, value in asked.items() if (name, value) != ("console", "off")}
 
 

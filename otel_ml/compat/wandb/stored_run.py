@@ -163,6 +163,7 @@ class StoredRun:
     def summary(self) -> dict[str, Any]:
         """Name → the last value, or what `run.summary` was given."""
         found: dict[str, Any] = {}
+        # In this order: what the program has set itself wins over what it has logged.
         for row in self.scan_history():
             found.update({name: value for name, value in row.items() if value is not None})
         for line in self._lines("summary"):
@@ -199,6 +200,7 @@ class StoredRun:
         del page_size, use_cache
         end = float("inf") if max_step is None else max_step
         for row in self._rows(is_system=False):
+            # A row of another axis has no `_step`, and is let pass.
             if not min_step <= row.get("_step", min_step) < end:
                 continue
             if keys is None:
@@ -251,6 +253,7 @@ class StoredRun:
         found: dict[str, dict[str, Mapping[str, Any]]] = {}
         for row in self._artifact_rows():
             if not _is_saved(row):
+                # Of a file that was recorded again the newest row counts.
                 found.setdefault(row["name"], {})[row["path_in"]] = row
         return [
             StoredArtifact(name, next(iter(rows.values()))["artifact_type"], tuple(map(_stored, rows.values(), rows)))
@@ -275,6 +278,7 @@ class StoredRun:
         for line in sorted(lines, key=lambda line: int(line.get("attempt", 0))):  # of one attempt, corrections last
             if values := _values_of(line):
                 index = _index(line["axis"], values, step_metrics)
+                # The time is that of the step's first record, which corrections do not move.
                 row = rows.setdefault((line["axis"], line["step"]), {index: line["step"], "_timestamp": line["time"]})
                 row.update(values)
         yield from sorted(rows.values(), key=lambda row: float(row["_timestamp"]))

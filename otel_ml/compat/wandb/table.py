@@ -57,6 +57,7 @@ class Table(Media):
             self.columns: list[str] = [str(name) for name in given.columns]
             given = given.itertuples(index=False, name=None)
         else:
+            # W&B's own names for a table of which nothing is said.
             self.columns = [str(name) for name in columns or ("Input", "Output", "Expected")]
         self.data: list[list[Any]] = []
         for row in _rows(given):

@@ -157,6 +157,7 @@ def _scalar(value: Any) -> Any:
     if kind in _NUMBERS:
         return value
     if isinstance(value, numbers.Real) and not _is_text(value):
+        # From the second one on a row with such a type is a plain one, which `is_plain()` lets pass.
         _NUMBERS.add(kind)
         return value
     if not _has_one_element(value) or _is_text(value):

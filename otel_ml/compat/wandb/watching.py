@@ -126,6 +126,7 @@ def _counted(tensor: Any) -> Sequence[Any]:
     with torch.no_grad():
         values = tensor.detach()
         values = values.to_local() if hasattr(values, "to_local") else values
+        # Nothing is counted while a CUDA graph is captured: hooks do not run again when it is replayed.
         if values.numel() == 0 or (values.is_cuda and torch.cuda.is_current_stream_capturing()):
             return ()
         values = (values.to_dense() if values.is_sparse else values).reshape(-1).float()
@@ -133,10 +134,14 @@ def _counted(tensor: Any) -> Sequence[Any]:
         low = torch.where(is_finite, values, float("inf")).min()
         high = torch.where(is_finite, values, float("-inf")).max()
         none, equal = low > high, low == high
+        # Bounds that make a bin wide for values that are all equal, and where none is finite; decided on the device,
+        # which nobody waits for.
         low = torch.where(none, -0.5, torch.where(equal, low - 0.5, low))
         high = torch.where(none, 0.5, torch.where(equal, high + 0.5, high))
         bins = torch.where(is_finite, (values - low) / (high - low) * _BINS, 0).long().clamp_(0, _BINS - 1)
+        # A value that is not finite is counted 0 times in bin 0.
         counts = torch.zeros(_BINS, dtype=torch.long, device=values.device).index_add_(0, bins, is_finite.long())
+        # MPS has no float64. Edges in float32 could come out equal for a narrow range of large values.
         exact = torch.float32 if values.device.type == "mps" else torch.float64
         edges = low.to(exact) + (high - low).to(exact) / _BINS * torch.arange(_BINS + 1, device=values.device)
         return counts, edges

@@ -70,8 +70,10 @@ class DeviceNorms:
         known = self._known
         if known is None or absent != known.absent:
             return False
+        # Done, with nothing recorded: looking at the tensors again would change nothing.
         if NOW.off:
             return True
+        # Layouts are of local tensors; a tensor that was cut otherwise since has other copies.
         if known.placements:
             if [*map(type, tensors)] != known.types or _placements(tensors) != known.placements:
                 return False
@@ -99,6 +101,7 @@ class DeviceNorms:
 
     def record(self, device: Any, parts: list[tuple[Held, Any]]) -> DeviceSums:
         """Record all but the norm of what lies on one device."""
+        # Plain ones first: `TensorStatistics.of()` takes those for kernels, and the others apart.
         parts = sorted(parts, key=lambda part: not is_plain(part[1]))
         locals_ = [local for _, local in parts]
         first = next((place for place, local in enumerate(locals_) if not is_plain(local)), len(parts))

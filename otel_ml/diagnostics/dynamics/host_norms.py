@@ -68,6 +68,7 @@ def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:
 def _by_numpy(arrays: list[Any]) -> Iterator[_One]:
     import numpy as np
 
+    # In double: squares of float32 overflow from 2·10¹⁹ on.
     flat = np.concatenate([array.reshape(-1) for array in arrays], dtype="float64")
     sizes = [array.size for array in arrays]
     ends = [*accumulate(sizes)]

@@ -76,6 +76,7 @@ class Iterations:
         self._skipped_samples += skipped_samples
         self._skipped = self._skipped + skip
         self._nan = self._nan + bad
+        # `finite` is 0 where the loss is NaN: 0 · NaN would be NaN in the sum.
         self._sum = self._sum + finite * good
         self._good = self._good + good
         self._steps += 1

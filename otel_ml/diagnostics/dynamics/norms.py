@@ -124,6 +124,7 @@ class Norms:
         if sums is None:
             return False
         _record_sums(measures(kind), sums, {"norm": both_roots(sums.square * self._world)})
+        # The names are asked for only now: nearly all steps have nothing bad.
         if sums.bad and kind == "grad" and (found := statistics_of_small(tensors)) is not None:
             names = [name for name, _ in self._named_gradients()]
             self._watch.found([names[place] for place in bad_ones(found.largest)], otel_ml.current_step())
@@ -146,6 +147,7 @@ class Norms:
         by_device: dict[Any, list[tuple[Held, Any]]] = {}
         for part in parts:
             by_device.setdefault(part[1].device, []).append(part)
+        # Popped, so that what is left are devices.
         here = sum(
             self._record_host(there.kind, by_device.pop(device)) for device in [*by_device] if device.type == "cpu"
         )

@@ -34,6 +34,7 @@ def sums_of(found: Statistics, held: Sequence[Held]) -> Sums:
     shares = [one.share for one in held]
     absent = [one.absent for one in held]
     return Sums(
+        # map() with `mul` and `add` spares a step of Python for each tensor.
         sum(map(mul, map(add, found.sizes, absent), shares)),
         sum(map(mul, found.squares, shares)),
         sum(map(mul, map(add, found.zeros, absent), shares)),
@@ -44,6 +45,7 @@ def sums_of(found: Statistics, held: Sequence[Held]) -> Sums:
 
 def bad_ones(largest: Iterable[float]) -> list[int]:
     """Return the places of tensors with a NaN or Inf."""
+    # `not one < inf` is true for NaN, too.
     return [place for place, one in enumerate(largest) if not one < math.inf]
 
 
@@ -165,6 +167,7 @@ class LaterNorm(Deferred):
 
     def read(self) -> list[float]:
         """Return the norm and its negative."""
+        # Their squares are known once the records are made.
         for one in self._sums:
             one.records()
         return both_roots((sum(one.square for one in self._sums) + self._here) * self._world)

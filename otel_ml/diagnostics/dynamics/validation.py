@@ -81,4 +81,5 @@ def _published(found: Collection[str], loss: str, role: str | None) -> str:
 def _perplexity(loss: Any) -> Any:
     if hasattr(loss, "detach"):
         return loss.detach().float().clamp(max=_LARGEST_EXPONENT).exp()
+    # min() of NaN and 20 depends on their order.
     return math.exp(min(float(loss), _LARGEST_EXPONENT)) if not math.isnan(loss) else math.nan

@@ -79,6 +79,7 @@ class AmdDevice:
 
     def _power(self) -> _Values:
         found = self._library.amdsmi_get_power_info(self._handle)
+        # What there is differs by product and by version of ROCm; the others are "N/A".
         drawn = [found.get(key) for key in ("current_socket_power", "socket_power", "average_socket_power")]
         return [("hw.power", next((value for value in drawn if isinstance(value, (int, float))), None), GPU)]
 

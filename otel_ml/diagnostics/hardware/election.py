@@ -109,6 +109,7 @@ class Election:
             OSError: the lock cannot be used; its folder may have been removed.
         """
         if self._lock is not None:
+            # By device and inode: a file of the same name that was made anew is another lock.
             found = self._path.stat()
             if self._lock.is_ours() and self._lock.identity == (found.st_dev, found.st_ino):
                 return True

@@ -73,6 +73,7 @@ class Energy:
 
     def start(self) -> Energy:
         """Begin to count, anew after `stop()`; the first reading is waited for. While it counts, nothing."""
+        # A thread runs once; one that has ended is replaced, and one that was never started has no ident.
         if self._thread.ident is not None and not self._thread.is_alive():
             self._begin()
         if self._thread.ident is None:
@@ -84,6 +85,7 @@ class Energy:
         """Record what was used since the lap before, at the current step; paused time and energy are left out."""
         lap = _Lap(self._thread)
         now_ns = time.time_ns()
+        # Taken now: by the time the counters are read the program may be in a later step.
         step = current_step()
         self._marks.put(_Mark("lap", time.monotonic(), lap))
         if NOW.off:
@@ -146,6 +148,7 @@ class Energy:
         gpus = self._opened()
         now = time.monotonic()
         self._ledger.advance(now, now, self._read())
+        # Only from here on: what the counters had before is not ours.
         self._ledger.is_counting = True
         self._is_open.set()
         while True:
@@ -155,6 +158,7 @@ class Energy:
             joules = self._read()
             now = time.monotonic()
             for mark in marks:
+                # The end is when the counters were read: what was used until then counts, too.
                 self._ledger.advance(now if mark.kind == "end" else mark.time, now, joules)
                 if mark.kind == "lap" and mark.lap is not None:
                     mark.lap.end(*self._ledger.lap())

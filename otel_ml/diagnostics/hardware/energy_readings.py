@@ -34,6 +34,7 @@ class Ledger:
         """Go on to `moment`, given the counter's reading at `now`, not before it."""
         before = self._at
         self._at = None if joules is None else (now, joules)
+        # Growth is taken as even between two readings; a moment before the last reading has none of its own.
         if joules is not None and before is not None and before[0] <= moment:
             since, known = before
             share = 1.0 if now <= since else max(0.0, min(1.0, (moment - since) / (now - since)))

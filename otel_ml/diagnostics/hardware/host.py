@@ -83,6 +83,7 @@ class Host:
             resident += memory.rss
             virtual += memory.vms
             spent = times.user + times.system
+            # With its time of birth: the pid alone may be another process' by the next look.
             grown = self._counters.grown((process.pid, born), spent)
             # Who was born since the last look has spent all of it since; of who joined the job later nothing is known.
             cpu += grown if grown is not None else spent if before is not None and born >= before else 0.0

@@ -56,6 +56,7 @@ class Monitor:
         names = (sources,) if isinstance(sources, str) else tuple(sources)
         _check(interval, flush_interval, names)
         self._interval = float(interval)
+        # Steps of the axis `time` are whole seconds.
         self._width = max(1, math.ceil(interval if flush_interval is None else flush_interval))
         self._names = names
         self._prefix = f"{exact_text(prefix)}/" if prefix else ""
@@ -94,6 +95,7 @@ class Monitor:
         self.stop()
 
     def _loop(self) -> None:
+        # The first sample at once: a short job would end without any.
         pause = 0.0
         while not self._stopped.wait(pause):
             self._safely(self._sample)
@@ -163,6 +165,7 @@ class Monitor:
             for measure in MEASURES
         }
         self._sources = [SampledSource(name, folder) for name in self._names]
+        # Last: where anything above fails, the next sample joins again.
         self._run_id = run_id
 
     def _leave(self) -> None:

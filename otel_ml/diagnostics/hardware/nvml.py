@@ -44,6 +44,7 @@ class NvmlDevice:
 
     def read(self) -> Iterator[Reading]:
         """Yield all readings; what the device does not have is asked for once."""
+        # A copy: what the device does not have is taken out on the way.
         for probe in list(self._probes):
             try:
                 values = probe(self._library, self.handle)
@@ -197,6 +198,7 @@ class XidEvents:
 
     def __init__(self, library: Any, handles: Mapping[str, Any]) -> None:
         self._library = library
+        # A handle that an event brings is another object around the same pointer.
         self._ids = {_address(handle): device for device, handle in handles.items()}
         self._set: Any = None
         with contextlib.suppress(library.NVMLError):

@@ -59,6 +59,7 @@ class Probe:
             raise ConfigError(*problems)
         self._every = every
         self._side = side
+        # A MiB has 2¹⁸ numbers of 4 bytes.
         self._floats = mebibytes * 2**18
         self._device = device
         self._steps = 0

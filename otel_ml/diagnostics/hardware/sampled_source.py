@@ -51,6 +51,7 @@ class SampledSource:
         Raises:
             OSError: the host's folder is gone.
         """
+        # Before anything is opened: a process that is not elected loads no library of a driver.
         if not self._election.is_won():
             self._drop()
             return {}

@@ -43,6 +43,7 @@ def visible_devices(
     for names in _OF_NVIDIA if vendor == "nvidia" else _OF_AMD:
         given = [variables[name] for name in names if name in variables]
         if given:
+            # Set to nothing means none, which is not the same as unset.
             found = _chosen(next(filter(None, given), ""), found, uuids)
     return found
 
@@ -64,5 +65,6 @@ def _place(entry: str, among: Sequence[int], uuids: Sequence[str]) -> int | None
     wanted = entry.removeprefix("MIG-").partition("/")[0].lower() if entry.startswith("MIG-GPU-") else entry.lower()
     if not wanted.startswith("gpu-"):
         return None
+    # As CUDA has it, the beginning of a UUID does where it fits one device alone.
     matching = [place for place in among if uuids[place].lower().startswith(wanted)]
     return matching[0] if len(matching) == 1 else None

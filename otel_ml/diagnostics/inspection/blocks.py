@@ -80,5 +80,6 @@ def _range(matrix: Any, height: int, width: int) -> Any:
     # Rows of blocks × height × columns of blocks × width.
     blocks = padded.reshape(padded.shape[0] // height, height, padded.shape[1] // width, width)
     largest = blocks.amax(dim=(1, 3))
+    # Padding is 0 and so left out, and a block of zeros has log2(0) - log2(inf), which is -inf.
     smallest = blocks.masked_fill(blocks == 0, float("inf")).amin(dim=(1, 3))
     return (largest.log2() - smallest.log2()).max()

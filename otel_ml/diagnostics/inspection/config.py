@@ -145,6 +145,7 @@ def _section(name: str, content: Any, own: frozenset[str], problems: list[str]) 
 
 def _features(content: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     for key, value in content.items():
+        # NVIDIA's files put the features of Transformer Engine below this key, and others beside it.
         if key == "transformer_engine" and isinstance(value, Mapping):
             yield from value.items()
         elif key not in {"enabled", "layers"}:
@@ -206,6 +207,7 @@ def _rule(where: str, feature: str, options: Mapping[str, Any], own: frozenset[s
         problems.append(f"{where}: {tensor}: expected stats, got none. Name some of {', '.join(known[:10])}.")
     strange = [stat for stat in stats if stat not in known and not _is_of_blocks(feature, stat)]
     problems += [f"{where}: {tensor}: {_unknown('statistic', stat, known)}" for stat in strange]
+    # With the recipe in front, as statistics of FP8 with a recipe have it: a layer may have both.
     if feature == "LogNvfp4TensorStats":
         stats = tuple(f"{NVFP4}_{stat}" for stat in stats)
     kind = str(options.get("format", "hybrid"))

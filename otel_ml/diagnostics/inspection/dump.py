@@ -32,6 +32,7 @@ class Dump:
         self._waiting: queue.Queue[tuple[Path, Any, Any] | None] = queue.Queue(_QUEUED)
         self._thread = threading.Thread(target=self._write, name="otel_ml-dump", daemon=True)
         self._thread.start()
+        # The thread is a daemon: without this the end of the process would cut it off.
         atexit.register(self.close)
 
     def save(self, layer: str, tensor: str, step: int, copies: list[tuple[Any, Any]]) -> None:

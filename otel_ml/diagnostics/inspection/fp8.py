@@ -148,6 +148,7 @@ def _scale(values: Any, largest: float, recipe: str, delayed: DelayedScales) -> 
     if recipe in _BLOCKS:
         return _block_scale(values, largest, _BLOCKS[recipe])
     amax = values.abs().max()
+    # `amax` of this step is not used: delayed scaling scales by the steps before.
     if recipe == "fp8_delayed_scaling":
         return delayed.scale(largest, values)
     return _scale_to(largest, amax)
@@ -169,6 +170,8 @@ def _block_scale(values: Any, largest: float, block: int) -> Any:
     # Rows × blocks × elements of a block; zeros that fill up a row change no maximum.
     padded = torch.nn.functional.pad(rows.abs(), (0, -length % block))
     amax = padded.reshape(rows.shape[0], -1, block).amax(dim=-1, keepdim=True)
+    # Rounded up: a scale that is a power of two and one step too large would make the largest overflow.
     exponent = torch.where(amax > 0, (amax / largest).log2().ceil(), torch.zeros_like(amax))
     scale = torch.exp2(-exponent).clamp(max=_LARGEST_SCALE).expand(-1, -1, block).reshape(rows.shape[0], -1)
+    # Without the padding.
     return scale[:, :length].reshape(values.shape)

@@ -68,6 +68,7 @@ def hook_passes(model: Any, begins: Callable[[bool], None], ends: Callable[[], N
 
     before = model.register_forward_pre_hook(torch.compiler.disable(_harmless(called)))
     after = torch.compiler.disable(_harmless(returned))
+    # Also where the pass raises: `_end_pass()` launches what waits, and the next pass begins clean.
     return before, model.register_forward_hook(after, always_call=True)
 
 
@@ -126,6 +127,7 @@ class _Hooks:
     def gradient(self, is_compiled: bool, layer: Any, args: Args, output: Any) -> None:
         due = self.due_now(is_compiled)
         if due and getattr(_first(output), "requires_grad", False):
+            # The backward pass of these layers changes nothing that it is given.
             stays = not is_compiled and type(_within(layer, -1)) in _torchs_own()
             _first(output).register_hook(_harmless(lambda gradient: self.saw(due, gradient, stays)))
 

@@ -51,6 +51,7 @@ class InspectedTensor:
         self._own = {name: own[name] for name in rule.stats if name in own}
         self._blocks = {stat: found for stat in rule.stats if (found := BlockRange.named(stat)) and stat not in own}
         others = (stat for stat in rule.stats if stat not in STATISTICS and stat not in own)
+        # An empty prefix stands for FP8 without a recipe, `mse`, which is current scaling.
         self._prefixes = {_prefix(stat) for stat in others if stat not in self._blocks}
         kind = format_for(rule.format, rule.tensor)
         self.jobs_by_prefix: dict[str, Job] = {
@@ -175,6 +176,7 @@ class InspectedTensor:
 
     def _jobs(self) -> tuple[Job, ...]:
         rounding = tuple(self.jobs_by_prefix.values())
+        # Some kernels round by a scale that they take from the extremes which the summary finds.
         has_summary = self.is_plain or any(job.needs_extremes for job in rounding)
         return (SUMMARY, *dict.fromkeys(rounding)) if has_summary else tuple(dict.fromkeys(rounding))
 

@@ -137,6 +137,7 @@ class Inspector:
         held = {place: self._how_held(place) for place in due if self._watched[place].is_whole}
         if not held or NOW.off:
             return
+        # A record needs a series to stand in the buffer; `Findings.records()` has the series of each statistic.
         carrier = next((found for each in held.values() if (found := self._first_series(each.watched))), None)
         findings = Findings(arrivals, held, self._series_of, index, self._log)
         target = step_for(step, None, "record()", findings.size)
@@ -217,6 +218,7 @@ class Inspector:
             yield from hook_passes(model, self._begin_pass, self._end_pass)
         if self._of_weights:
             handle = hook_updates(self._look_before_update)
+            # Torch keeps its list of such hooks for good: that of an inspector goes with the inspector.
             weakref.finalize(self, handle.remove)
             yield handle
 

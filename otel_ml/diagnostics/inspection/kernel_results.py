@@ -112,6 +112,7 @@ class Findings(Deferred):
             sizes = [[one.size for one in several] for several in seen]
             counts = torch.tensor(sizes, dtype=torch.float64, device="cpu")
 
+            # As a default: the next turn of the loop has another `seen`.
             def found(job: Job, seen: list[list[SeenTensor]] = seen) -> Any:
                 rows = [[one.rows[job] for one in several] for several in seen]
                 # Tensors × micro-batches × COLUMNS.
@@ -134,6 +135,7 @@ class Findings(Deferred):
                 if one.owner in self._held:
                     rows = {job: before + row for job, row in one.rows.items()}
                     seen.setdefault(one.owner, []).append(one._replace(rows=rows))
+            # Rows count within their arrival; `numbers` has all arrivals one behind the other.
             before += len(arrival.numbers()) // COLUMNS
         groups: dict[_Alike, dict[int, list[SeenTensor]]] = {}
         for owner, several in seen.items():

@@ -101,6 +101,7 @@ class KernelsOrOperations:
             return None
         if not is_plain(tensor) or (not tensor.is_contiguous() and any(job.width for job in jobs)):
             with torch.no_grad():
+                # Elements of one byte, as of float8, are only stored: kernels compute with wider ones.
                 tensor = (tensor if tensor.element_size() > 1 else tensor.float()).contiguous()
         return tensor if is_plain(tensor) and self._can(tensor, jobs) else None
 
@@ -112,11 +113,13 @@ class KernelsOrOperations:
         found = self._jobs.get(key)
         if found is None:
             every = dict.fromkeys(job for jobs in key for job in jobs)
+            # False sorts before True, so SUMMARY comes first: others use what it has found.
             found = self._jobs[key] = tuple(sorted(every, key=SUMMARY.__ne__))
         return found
 
     def _can(self, tensor: Any, jobs: tuple[Job, ...]) -> bool:
         key = tensor.device, kind_of(tensor), jobs
+        # Until a kernel is compiled, in the background, operations of torch look.
         if key not in self._compiled and are_compiled(tensor.device, [*needs(jobs, key[1], tensor.device)]):
             self._compiled.add(key)
         return key in self._compiled
@@ -124,6 +127,7 @@ class KernelsOrOperations:
     def _here(self, tensor: Any) -> TensorBatches:
         import torch
 
+        # By stream: a kernel sees a tensor as it is there, and not what another stream has still to write.
         stream = torch.cuda.current_stream(tensor.device)
         key = tensor.device.index, stream.cuda_stream
         found = self._by_stream.get(key)

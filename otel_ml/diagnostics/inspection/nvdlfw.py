@@ -34,6 +34,7 @@ class InspectLogger:
         """Record one statistic; the tool calls it."""
         del options
         last = name.rpartition("_")[2]
+        # By what the tool's names end in; other statistics are averaged.
         reduce = last if last in {"min", "max"} else "max" if last in {"amax", "range"} else "mean"
         measure = Measure(f"inspect/{name.replace('%', '_percent')}", "1", (reduce,), "Statistic of nvdlfw-inspect.")
         measure.record(value, step=iteration)

@@ -37,6 +37,7 @@ class TextLog:
 
     def line(self, name: str, step: int, value: Any) -> None:
         """Write a statistic, when its value has arrived."""
+        # Copied now, on the stream that computes it, so that the thread waits for this value alone.
         value, arrived = copied(value) if getattr(value, "is_cuda", False) else (value, None)
         try:
             self._lines.put_nowait((time.time(), name, step, value, arrived))

@@ -54,6 +54,7 @@ def _of_tensor(values: Any, mask: Any) -> Extent | None:
     values = values.float()
     if mask is None:
         return Extent(values.mean(), values.numel(), values.min(), values.max()) if values.numel() else None
+    # Masked and not indexed: the size of an index would have to be waited for.
     chosen = mask.bool()
     count = chosen.sum()
     total = values.masked_fill(~chosen, 0.0).sum()

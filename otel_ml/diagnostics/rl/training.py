@@ -86,6 +86,7 @@ def _three(name: str, values: Any, mask: Any) -> None:
         return
     rows = extent_measures(name)
     ends = {"min": found.min, "max": found.max}
+    # Numbers that are known are one row; tensors of a device come one by one.
     if type(found.mean) is float:
         rows.record(ends, several={name: (found.mean, float(found.number))})
     else:

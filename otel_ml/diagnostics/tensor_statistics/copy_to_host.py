@@ -64,6 +64,7 @@ class Blocks:
         Raises:
             RuntimeError: the device is so far behind that memory for it would grow, or there is no more memory to pin.
         """
+        # Copies of a stream arrive in their order, so the oldest stands first.
         while self._coming and self._coming[0].is_read:
             self._coming.popleft()
         block = self._fitting(words)
@@ -77,6 +78,7 @@ class Blocks:
 
     def _fitting(self, words: int) -> Block | None:
         for _ in range(len(self._free)):
+            # The thread that reads gives blocks back meanwhile: a deque takes them from both ends without a lock.
             block = self._free.popleft()
             if len(block.words) >= words:
                 return block
@@ -179,6 +181,7 @@ class _Pinned(Deferred):
             if not self.is_read:
                 self._numbers = self._block.numbers[: self._length].clone()
                 self.is_read = True
+                # After the numbers were taken out: whoever gets the block writes over them.
                 for block in (self._block, *self._others):
                     self._blocks.give(block)
         return self._numbers

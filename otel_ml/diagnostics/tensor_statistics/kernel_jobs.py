@@ -89,12 +89,14 @@ def programs_of(job: Job, size: int, length: int, tensors: int) -> int:
     else:
         tiles = -(-size // (_LOADS * _LANES))
     # All tensors of a launch together have about as many programs as the device runs at once.
+    # 2²⁴ elements: up to there a float32 counts them exactly.
     limit = max(_FEWEST_PROGRAMS, MOST_PROGRAMS // tensors, -(-size // 2**24))
     return max(1, min(tiles, limit, MOST_PROGRAMS))
 
 
 def recipe_of(job: Job, kind: int, device: Any) -> Recipe:
     """Return how a kernel is launched for tensors of a type: formats of one shape have one."""
+    # The numbers of a format are arguments of the kernel, so any will do for what is compiled.
     return _recipe_of(job._replace(largest=1.0, mantissa=1, least=2) if job.largest else job, kind, device)
 
 

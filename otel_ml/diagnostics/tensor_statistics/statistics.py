@@ -89,6 +89,7 @@ class TensorStatistics:
 
         stream = torch.cuda.current_stream(device)
         tables = self._tables
+        # On another stream the tables may still be written by the one before.
         if tables is not None and tables.layout == layout and tables.stream == stream:
             return tables
         if not are_compiled(device, recipes(layout.kinds, device)):

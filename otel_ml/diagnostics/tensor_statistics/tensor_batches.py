@@ -58,6 +58,7 @@ class _Waiting(NamedTuple):
         return self.tensor is other.tensor and (self.version, self.jobs) == (other.version, other.jobs)
 
     def has_changed(self) -> bool:
+        # Torch counts each write in place in a tensor's version, also that of a view of it.
         return self.version is not None and self.tensor._version != self.version  # noqa: SLF001 (torch has no other way)
 
 

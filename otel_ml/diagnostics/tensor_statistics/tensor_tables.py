@@ -129,6 +129,7 @@ def _of_dlpack(device: str) -> int:
 def _is_dense(tensor: Any) -> bool:
     """Return whether elements lie without gaps and each once, in whatever order."""
     expected = 1
+    # From the innermost dimension out: each stride is the product of the sizes inside of it.
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size != 1 and stride != expected:
             return False
@@ -189,6 +190,7 @@ class Tables:
             self._device = torch.empty(len(self._host), dtype=torch.int64, device=device)
             self.partials: Any = torch.empty(rows * self.chunks, dtype=torch.float64, device=device)
             self.found: Any = torch.empty(rows * self.tensors, dtype=torch.float64, device=device)
+            # The kernel only takes the type of a pointer from it, and reads none of its elements.
             self.likes: dict[int, Any] = {code: self._device.view(kind) for kind, code in kinds_by_type().items()}
         places = accumulate((_words(len(column)) for column in columns), initial=0)
         self.addresses, self.sizes, self.begins, self.ends, self.owners, self.numbers = (

@@ -63,6 +63,7 @@ def _hear_scopes(tracer: Any, steps: Steps) -> None:
         @wraps(scope_of)
         def scope(self: Any, name: str, *, category: Any = None, args: Any = None, **of_the_profiler: Any) -> Any:
             theirs = scope_of(self, name, category=category, args=args, **of_the_profiler)
+            # Asked at each scope: AReaL may configure its tracer later.
             return Scope(theirs, name, category, args, steps) if self.enabled else theirs
 
         return scope
@@ -94,6 +95,7 @@ def _hear_sessions(tracer: Any, sessions: Sessions) -> None:
 
     @wraps(register)
     def heard_register(self: Any, task_id: int) -> Any:
+        # Theirs first: if it raises there is no session of which anything could be recorded.
         session_id = register(self, task_id)
         sessions.begin(self, session_id, task_id)
         return session_id

@@ -27,10 +27,13 @@ def main(arguments: list[str]) -> None:
             "Expected a module of AReaL's and its arguments, got nothing. "
             "Run python -m otel_ml.integrations.areal areal.infra.rpc.rpc_server …"
         )
+    # `--role actor` and `--role=actor`: each word with the one behind it.
     for word, after in itertools.pairwise([*arguments, ""]):
         option, equals, value = word.partition("=")
         if option in _TOLD_BY:
             os.environ[_TOLD_BY[option]] = value if equals else after
+    # After the variables and before AReaL's module: what that traces as it is imported may be the first record, which
+    # joins the run.
     instrument_areal()
     sys.argv = arguments
     runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

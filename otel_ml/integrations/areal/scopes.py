@@ -28,6 +28,7 @@ class Steps:
         """A scope begins: at the step that it names, or at that after the last one that was saved."""
         named = args.get(_STEP) if isinstance(args, Mapping) else None
         if isinstance(named, int):
+            # From now on the arguments alone say the step: `save(step=…)` would move it back and forth.
             self._is_named, self._next = True, None
             _enter(named)
         elif self._next is not None:
@@ -65,6 +66,7 @@ class Scope:
 
     def __enter__(self) -> Any:
         entered = self._theirs.__enter__()
+        # Theirs begins first and ends last, so what it traces is not shorter than our timer.
         self._begin()
         return entered
 

@@ -48,6 +48,8 @@ class _Session:
 
     def end(self, phase: str) -> None:
         if running := self._running.get(phase):
+            # Of two of one name that run at once AReaL does not say which has ended; their sum is the same in any
+            # order.
             self._phases_s[phase] = self._phases_s.get(phase, 0.0) + running.pop().stop()
 
     def finish(self, status: Any, reason: Any) -> None:

@@ -138,6 +138,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         if not state.is_world_process_zero or not logs:
             return
         is_final = "train_runtime" in logs
+        # `train_loss` and the others come in one dictionary with `train_runtime`, at the end of a training.
         final = {name: value for name, value in logs.items() if is_final and name in FINAL}
         if final:
             run.summary(published(final))
@@ -174,6 +175,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         RUNTIME.make_current(self._begin(args))
 
     def _begin(self, args: Any) -> otel_ml.Run:
+        # A name that the callback was given holds for all Trainers, so there is one run.
         asked = None if "name" in self._arguments else args.run_name
         if self._is_owner and self._trial is None:  # it may be in several Trainers, each with a name of its own
             self._run, first = self._own.get(asked, (None, None))
@@ -199,6 +201,7 @@ class OtelMLCallback(TrainerCallback):  # type: ignore[misc] # transformers' typ
         if self._trial is None:
             return {}
         given = self._arguments.get("id") or os.environ.get(env.EXPERIMENT_ID.name)
+        # Trials of one id would be one run.
         return {"name": self._trial, **({"id": f"{given}-{self._trial}"} if given else {})}
 
     def _leave_trial(self, state: Any) -> None:

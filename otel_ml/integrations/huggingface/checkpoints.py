@@ -34,6 +34,7 @@ class SavedCheckpoint:
         if self.ranks == 1:
             return []
         names = [f"rng_state_{rank}.pth" for rank in range(self.ranks)]
+        # torch.save() writes a zip file, whose table of contents comes last: one that is still being written has none.
         return [name for name in names if not zipfile.is_zipfile(self.folder / name)]
 
 

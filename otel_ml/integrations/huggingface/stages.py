@@ -35,6 +35,7 @@ def stage_named(prefix: str, step: int) -> Stage:
         >>> stage_named("eval", 0).name, stage_named("eval_math", 0).name, stage_named("test", 0).name
         ('eval', 'eval/math', 'test')
     """
+    # The Trainer evaluates `{"math": …, "code": …}` with the prefixes `eval_math` and `eval_code`.
     kind, _, data_set = prefix.partition("_")
     return Stage(f"{kind}/{data_set}" if kind in {"eval", "test"} and data_set else prefix, step)
 
@@ -59,6 +60,7 @@ def _replace(
 ) -> None:
     """Replace a method once: not by its `__wrapped__`, which decorators of others have, too."""
     method = getattr(trainer, name)
+    # A subclass of Trainer that the program defines later inherits our method, mark and all.
     if not hasattr(method, _MARK):
         ours = followed(method, follower)
         setattr(ours, _MARK, True)
@@ -87,6 +89,7 @@ def _followed(method: Callable[..., Any], follower: type[Follower]) -> Callable[
         callback = _follower_of(self, follower)
         if callback is None:
             return method(self, *arguments, **named)
+        # By name: a subclass may give the prefix by place or leave it out.
         bound = names.bind(self, *arguments, **named)
         bound.apply_defaults()
         with callback.evaluating(self, bound.arguments["metric_key_prefix"]):
@@ -98,6 +101,7 @@ def _followed(method: Callable[..., Any], follower: type[Follower]) -> Callable[
 def _heard(method: Callable[..., Any], follower: type[Follower]) -> Callable[..., Any]:
     @wraps(method)
     def heard(self: Any, logs: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
+        # First: it calls `on_log()`, by which the callback begins the run where there is none yet.
         result = method(self, logs, *arguments, **named)
         callback = _follower_of(self, follower)
         if callback is not None:

@@ -61,6 +61,7 @@ class OtelMLTracker(GeneralTracker):  # type: ignore[misc] # accelerate's types 
         if self._run is None or not self._run.is_active:
             place = PartialState()
             alone = place.num_processes == 1
+            # A process alone has no rank to say: the launcher's variables, if there are any, tell more.
             where = {} if alone else {"rank": place.process_index, "world_size": place.num_processes}
             self._run = otel_ml.init(**{**where, **self._arguments})
 

@@ -34,6 +34,7 @@ def log_completions(trainer: Any) -> None:
         **{name: list(values) for name, values in kept.get("extra", {}).items()},
         "advantage": list(kept["advantages"]),
     }
+    # Not strict: a column of `extra` has only the samples for which the program gave something.
     rows = list(zip(*columns.values(), strict=False))
     if getattr(trainer, "log_unique_prompts", False):
         rows = list(_first_of_each(prompts, rows))
@@ -57,6 +58,7 @@ def _text(said: Any) -> str:
 
 def time_parts() -> None:
     """Time each part of a step that TRL profiles, where TRL is loaded: `time/GRPOTrainer.compute_loss`."""
+    # Only where the program has imported TRL itself.
     context = getattr(sys.modules.get(PROFILING), "ProfilingContext", None)
     if context is None or hasattr(context.__enter__, "__wrapped__"):
         return

@@ -79,10 +79,12 @@ def published(logs: Mapping[str, Any], stage: str = "train") -> dict[str, Any]:
 def _published(name: str, stage: str) -> str:
     if name in _OF_TRAINING:
         return f"train/{name}"
+    # `eval_math` → (`eval`, `math`); a stage of another name is taken whole.
     evaluated, _, data_set = stage.partition("_")
     if evaluated not in _EVALUATIONS:
         evaluated, data_set = stage, ""
     for known in (*_EVALUATIONS, evaluated):
+        # `train_runtime` keeps its `train_`, as in the Trainer's W&B callback.
         if name.startswith(f"{known}_") and known != "train":
             kind, rest = known, name.removeprefix(f"{known}_")
             break

@@ -47,6 +47,8 @@ def saved_checkpoints(callback: Any) -> list[SavedCheckpoint]:
     `latest` is the one saved last, `best` the one of the best score.
     """
     best = str(getattr(callback, "best_model_path", "") or "")
+    # Path → score; setdefault() below keeps what the best ones have, and the empty path of what there is none of is
+    # left out.
     scores: dict[str, Any] = dict(getattr(callback, "best_k_models", None) or {})
     scores.setdefault(best, getattr(callback, "best_model_score", None))
     # The last and the newest may be among the best, which have scores of their own; who keeps none has an empty path.
@@ -100,6 +102,7 @@ class Checkpoints:
 
     def _new(self, callback: Any) -> Iterator[SavedCheckpoint]:
         for saved in saved_checkpoints(callback):
+            # `last.ckpt` keeps its name and gets other content.
             if self._recorded.get(saved.path) != saved.saved_at:
                 self._recorded[saved.path] = saved.saved_at
                 yield saved

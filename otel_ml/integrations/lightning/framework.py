@@ -27,6 +27,7 @@ def _package() -> str:
 
 def global_rank() -> int:
     """Return this process' rank, as Lightning's strategy has set it; 0 before there is one."""
+    # Both packages of Lightning set the rank in this third one.
     from lightning_utilities.core.rank_zero import rank_zero_only
 
     return getattr(rank_zero_only, "rank", None) or 0

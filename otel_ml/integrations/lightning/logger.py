@@ -56,6 +56,7 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
         return otel_ml.init(**{**({} if rank is None else {"rank": rank}), **self._arguments})
 
     def __getstate__(self) -> dict[str, Any]:
+        # A run is of its process; folders of temporary files are removed by the process that made them.
         return {**vars(self), "_run": None, "_checkpoints": None, "_callbacks": []}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -95,6 +96,7 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
     def save_dir(self) -> str | None:
         """Folder of all runs, below which Lightning puts `<name>/<version>/checkpoints`; None without a local one."""
         folder = self._known().dir
+        # `<OTEL_ML_DIR>/<experiment>/<run id>`.
         return None if folder is None else str(folder.parents[1])
 
     @property
@@ -178,6 +180,7 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
                     self._checkpoints.record(callback, _step_of(callback))
                 if status != "success":
                     otel_ml.event("lightning.finalize", {"status": str(status)})
+        # Only what has arrived was read for certain.
         if run.flush():
             self._checkpoints.clean()
 

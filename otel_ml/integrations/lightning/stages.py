@@ -34,8 +34,10 @@ def follow(trainer: Any) -> None:
     What `otel_ml.log()` is given meanwhile is in the run of the trainer's own logger: folds have one each.
     """
     if not any(isinstance(callback, Stepping) for callback in trainer.callbacks):
+        # First, so that what other callbacks record at the start of a batch is at its step.
         trainer.callbacks.insert(0, Stepping())
     for loop in (trainer.fit_loop.epoch_loop.val_loop, trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
+        # A loop whose own `run` is set is one that is followed already.
         if "run" not in vars(loop):
             loop.run = partial(_run, trainer, loop)
     if "run" not in vars(trainer.fit_loop):

@@ -85,6 +85,7 @@ class OtelMLTiming(Stepping):
         """Validation begins."""
         del pl_module
         if not trainer.sanity_checking:
+            # The timer is of the training step, `time/validation`; inside of the stage it would be `eval/…`.
             with outside():
                 self._validation = self._started("validation")
 
@@ -147,6 +148,7 @@ class ProfiledActions:
 
     def follow(self, profiler: Any) -> None:
         """Hear from now on what `profiler` is told."""
+        # setup() is called for each of fit, validate, test and predict.
         if self._profiler is profiler:
             return
         # Not of functions that are made here: a trainer that has been told of them is copied, or sent to a process.
