@@ -212,7 +212,7 @@ def _nowhere(run: RunFolder, name: str | None) -> str:
             f"that is done; how far it is: otel-ml show {run.id}"
         )
     if "mlflow" in asked and (elsewhere := _mlflow_store(run)[1]):
-        return f"Run {run.id} is in MLflow at {redacted(elsewhere)!r}, which `otel-ml open` cannot start. Open it there."
+        return f"Run {run.id} is in MLflow at {redacted(elsewhere)!r}, not in a database of this host. Open it there."
     return (
         f"Run {run.id} was not written for {name or 'TensorBoard or MLflow'}. Write it there now: "
         f"otel-ml replay {shlex.quote(str(run.path))} --to {name or 'tensorboard'}; or look here: otel-ml show {run.id}"

@@ -8,12 +8,13 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from otel_ml import env as worker
 from otel_ml._internal.lifecycle.unknown_settings import unknown_settings
 from otel_ml._internal.native import native
-from otel_ml.config import Endpoint
+from otel_ml.endpoint import endpoint_of
 from otel_ml.exceptions import MissingDependencyError, OtelMLError
 from otel_ml.quantities import size
 from otel_ml_exporters.registry import check_installed, exporter_class, shown_failure
@@ -164,9 +165,9 @@ def _connections_check() -> Check:
 
 def _is_ours(address: str, *, is_grpc: bool) -> bool:
     url = f"http://{address}"
-    return (
-        probe(Endpoint(url=url, protocol="grpc")).is_ours if is_grpc else service_version(url, Endpoint()) is not None
-    )
+    # With the token of this shell: a service that wants one answers nobody else.
+    endpoint = replace(endpoint_of(os.environ, []), url=url, signals={})
+    return probe(replace(endpoint, protocol="grpc")).is_ours if is_grpc else service_version(url, endpoint) is not None
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -88,6 +88,19 @@ def test_doctor_leaves_nothing_behind_that_an_alert_or_the_log_of_the_service_wo
     assert "otel_ml_rejected_total{" not in metrics
 
 
+@pytest.mark.parametrize("variable", ["", "OTEL_ML_TOKEN", "OTEL_ML_TOKEN_FILE"])
+def test_doctor_knows_the_service_that_has_the_address_of_serve(tmp_path: Path, variable: str) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret")
+    file.chmod(0o600)
+    settings = {variable: "secret" if variable == "OTEL_ML_TOKEN" else str(file)} if variable else {}
+    with served(tmp_path, **settings) as url:
+        address = url.removeprefix("http://")
+        done = otel_ml(tmp_path, "doctor", OTEL_ML_LISTEN_HTTP=address, OTEL_ML_LISTEN_GRPC="127.0.0.1:0", **settings)
+
+    assert f"an otel_ml service listens on {address}" in done.stdout
+
+
 @pytest.mark.parametrize("variable", ["OTEL_ML_TOKEN", "OTEL_ML_TOKEN_FILE"])
 def test_doctor_says_where_the_token_is_that_a_service_does_not_take(tmp_path: Path, variable: str) -> None:
     file = tmp_path / "token"

@@ -14,9 +14,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from otel_ml_service.cli.open_command import viewers
 from otel_ml_service.delivery.exporter_progress import PipelineStatus
 from otel_ml_service.live_runs.delivery_file import DeliveryFile
+from otel_ml_service.live_runs.served_settings import ServedSettings
 from otel_ml_service.storage.outbox import Outbox
+from otel_ml_service.stored_runs.run_folders import find
 from tests.otlp_server import eventually
 from tests.recorded_run import digits_records, write_run
 from tests.unit.otel_ml_service.cli.program import PROGRAM, environment, otel_ml
@@ -139,3 +142,27 @@ def test_open_says_as_json_where_a_viewer_is_as_soon_as_it_answers(tmp_path: Pat
 
     assert (said["id"], said["viewer"], urlsplit(said["url"]).hostname) == ("01abc", "tensorboard", "127.0.0.1")
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize("options", [{}, {"tracking_uri": "http://tracking.example:5000"}])
+def test_open_of_a_run_in_an_mlflow_elsewhere_says_where_that_is(tmp_path: Path, options: dict[str, str]) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+    environ = {"MLFLOW_TRACKING_URI": "databricks" if options else "http://tracking.example:5000"}
+    ServedSettings({"mlflow": options}, environ, (), str(tmp_path), "", is_of_serve=False).keep(run.database.parent)
+
+    done = otel_ml(tmp_path, "open", "01abc", "--no-browser", "--with", "mlflow")
+
+    assert done.returncode == 1
+    assert "Run 01abc is in MLflow at 'http://tracking.example:5000'" in done.stderr
+    assert "replay" not in done.stderr
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///mine/mlflow.db", "sqlite:////{folder}/mine/mlflow.db"])
+def test_open_shows_the_database_that_the_runs_service_was_told(tmp_path: Path, uri: str) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=3))
+    environ = {"MLFLOW_TRACKING_URI": uri.format(folder=str(tmp_path).lstrip("/"))}
+    ServedSettings({"mlflow": {}}, environ, (), str(tmp_path), "", is_of_serve=False).keep(run.database.parent)
+
+    found = viewers(find("01abc", tmp_path))["mlflow"].data
+
+    assert found.resolve() == tmp_path / "mine" / "mlflow.db"
