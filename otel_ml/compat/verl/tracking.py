@@ -76,7 +76,7 @@ class Tracking:
 
     @reports_unrecordable
     def log(self, data: Mapping[str, Any], step: Any, backend: Any = None) -> None:
-        """Record numbers, and texts as texts, at `step`; in all backends."""
+        """Record numbers, texts as texts and data frames as tables, at `step`; in all backends."""
         if backend is not None:
             not_kept(f"Tracking.log(backend={backend!r:.80})", "every exporter of the run gets it.")
         self._record(data, step)
@@ -90,12 +90,16 @@ class Tracking:
         if index is None:
             not_kept(f"Tracking.log(step={step!r:.80})", "a step is a whole number from 0 on; the current one counts.")
         recordable = {
-            key: as_one(value) for key, value in data.items() if not isinstance(value, str) and value is not None
+            key: as_one(value)
+            for key, value in data.items()
+            if not isinstance(value, str) and value is not None and not _is_frame(value)
         }
         otel_ml.log(recordable, step=index, within=WITHIN)
         for key, value in data.items():
             if isinstance(value, str):
                 otel_ml.log_text(key, value, step=index)
+            elif _is_frame(value):
+                otel_ml.log_table(key, value, step=index)
 
     def finish(self, exit_code: int = 0) -> None:
         """End the run that this began; without it the process ends it, and nothing is lost.
@@ -129,6 +133,10 @@ class _Logger:
 
     def finish(self) -> None:
         """Do nothing: the run ends with `Tracking.finish()`."""
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "itertuples") and hasattr(value, "columns")
 
 
 def _logger_name(backend: str) -> str:
