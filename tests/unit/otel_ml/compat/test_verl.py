@@ -272,6 +272,40 @@ def test_states_of_rl_insight_are_timers_where_its_variable_asks_for_them(
     assert len(captured.values("time/rollout")) == 1
 
 
+@pytest.mark.parametrize(
+    ("lanes", "intervals"),
+    [(("replica_0", "replica_0"), 1), (("replica_0", "replica_1"), 2), ((None, None), 1), ((3, 3), 1)],
+)
+def test_states_of_a_lane_that_overlap_are_one_interval(
+    monkeypatch: pytest.MonkeyPatch, captured: Capture, lanes: tuple[Any, Any], intervals: int
+) -> None:
+    """An engine that answers two requests at once generates once, and not for twice the time."""
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    otel_ml.set_step(1)
+    first, second = (RLInsightLogger.trace_state("generate", state_lane_id=lane) for lane in lanes)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert captured.spans.count("generate") == intervals
+
+    generate, update = (RLInsightLogger.trace_state(name, state_lane_id=lanes[0]) for name in ("generate", "update"))
+    with pytest.raises(KeyError), generate, update:
+        raise KeyError
+    assert captured.spans.count("generate") == intervals + 1
+    assert captured.spans.count("update") == 1
+
+
+@pytest.mark.parametrize("name", [7, print, None])
+def test_a_state_of_any_name_stops_no_training(monkeypatch: pytest.MonkeyPatch, captured: Capture, name: Any) -> None:
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    otel_ml.set_step(1)
+    with RLInsightLogger.trace_state(name, state_lane_id=["unhashable"]):  # type: ignore[arg-type]
+        pass
+
+    assert len(captured.spans) == 1
+
+
 @pytest.mark.parametrize(("of_the_job", "written"), [("tensorboard", {"jsonl", "tensorboard"}), ("jsonl", {"jsonl"})])
 def test_exporters_of_the_job_are_added_to_the_backends_of_the_script(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, of_the_job: str, written: set[str]
