@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import NoneType
 from typing import Any
 
@@ -70,7 +70,7 @@ class RLInsightLogger:
         """Say that engines are not scraped."""
         del labels
         if cls.enabled():
-            what = f"RLInsightLogger.register_metrics({list(server_addresses)!r:.80}, {job_name!r})"
+            what = f"RLInsightLogger.register_metrics({safe_repr(server_addresses)}, {safe_repr(job_name)})"
             not_kept(what, "nothing is scraped by it. Let the Collector scrape these addresses.")
 
     @classmethod
@@ -83,8 +83,14 @@ class RLInsightLogger:
     @classmethod
     def register_transfer_queue_metrics(cls, config: Any) -> None:
         """Say that the transfer queue is not scraped, where it is asked for."""
-        if ((config or {}).get("transfer_queue") or {}).get("metrics", {}).get("enabled", False):
+        if _scrapes_transfer_queue(config):
             cls.register_metrics([], "transfer_queue")
+
+
+def _scrapes_transfer_queue(config: Any) -> bool:
+    with suppress(Exception):  # a configuration of any form, or none
+        return bool(config["transfer_queue"]["metrics"]["enabled"])
+    return False
 
 
 def _say_labels(labels: Mapping[str, Any]) -> None:

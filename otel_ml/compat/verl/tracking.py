@@ -13,8 +13,17 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
-from otel_ml.compat.verl.backends import CONSOLE, EXPORTERS, FILE, SUPPORTED, exporters, say_what_is_set_elsewhere
+from otel_ml.compat.verl.backends import (
+    CONSOLE,
+    EXPORTERS,
+    FILE,
+    RL_INSIGHT,
+    SUPPORTED,
+    exporters,
+    say_what_is_set_elsewhere,
+)
 from otel_ml.compat.verl.file_logger import FileLogger
+from otel_ml.compat.verl.rl_insight import RLInsightLogger
 from otel_ml.integrations.several_numbers import as_one
 
 __all__ = ["Tracking"]
@@ -42,7 +51,7 @@ class Tracking:
     ) -> None:
         chosen = [default_backend] if isinstance(default_backend, str) else list(default_backend)
         for backend in chosen:
-            if backend not in EXPORTERS and backend != CONSOLE:
+            if backend not in {CONSOLE, *EXPORTERS} and not _is_rl_insight(backend):
                 known = ", ".join(sorted([CONSOLE, *EXPORTERS]))
                 not_kept(f"Tracking(default_backend={backend!r})", f"no exporter writes there. There are: {known}.")
         say_what_is_set_elsewhere(chosen, config)
@@ -55,8 +64,10 @@ class Tracking:
         self._prints = CONSOLE in chosen and is_first
         self._file = FileLogger(project_name, experiment_name) if FILE in chosen and is_first else None
         self.logger: dict[str, Any] = {
-            _logger_name(backend): self._logger(backend) for backend in chosen if backend in {CONSOLE, *EXPORTERS}
+            _logger_name(backend): self._logger(backend) for backend in chosen if backend in {*SUPPORTED, *EXPORTERS}
         }
+        if RL_INSIGHT in chosen:
+            self.logger[RL_INSIGHT] = RLInsightLogger(project_name, experiment_name, config)
         if config is not None:
             otel_ml.log_params(config)
 
@@ -133,6 +144,11 @@ class _Logger:
 
     def finish(self) -> None:
         """Do nothing: the run ends with `Tracking.finish()`."""
+
+
+def _is_rl_insight(backend: str) -> bool:
+    """Whether it is rl_insight, and on: it says itself what becomes of it."""
+    return backend == RL_INSIGHT and RLInsightLogger.enabled()
 
 
 def _is_frame(value: Any) -> bool:

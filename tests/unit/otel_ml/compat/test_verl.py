@@ -252,6 +252,43 @@ def test_scripts_find_each_backend_they_asked_for(captured: Capture) -> None:
     assert captured.values("extra") == [2.0]
 
 
+def test_scripts_find_a_backend_too_that_no_exporter_writes_to(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    chosen = ["clearml", "vemlp_wandb", "rl_insight"]
+    tracking = Tracking("grpo", "dev", default_backend=chosen)
+
+    assert list(tracking.logger) == chosen
+    assert isinstance(tracking.logger["rl_insight"], RLInsightLogger)
+    for step, backend in enumerate(chosen):
+        tracking.logger[backend].log(data={"extra": 2.0}, step=step)
+        tracking.logger[backend].finish()
+    assert captured.values("extra") == [2.0, 2.0, 2.0]
+    assert [sum(f"{backend!r}" in said for said in captured.notices) for backend in chosen] == [1, 1, 0]
+    assert sum("rl_insight gets nothing" in said for said in captured.notices) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "is_asked_for"),
+    [
+        ({"transfer_queue": {"metrics": {"enabled": True}}}, True),
+        ({"transfer_queue": {"metrics": {"enabled": False}}}, False),
+        ({"transfer_queue": {"metrics": None}}, False),
+        ([1], False),
+    ],
+)
+def test_a_configuration_of_any_form_does_not_stop_training(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch, config: Any, *, is_asked_for: bool
+) -> None:
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    Tracking("grpo", "dev", default_backend="rl_insight", config=config)
+    RLInsightLogger.register_metrics(5)  # type: ignore[arg-type]
+
+    assert any("'transfer_queue'" in said for said in captured.notices) is is_asked_for
+    assert any("register_metrics(5, None)" in said for said in captured.notices)
+
+
 def test_filtered_rewards_of_dapo_are_a_row_of_their_step(captured: Capture) -> None:
     DapoFilteredRewardTableLogger("grpo", "dev").log(["wandb"], {1.0: 2, 0.0: 7}, 4)
 
