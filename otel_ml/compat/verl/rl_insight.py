@@ -14,7 +14,7 @@ from otel_ml.compat.tracking.not_kept import is_given, not_kept
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
-from otel_ml.compat.verl.lanes import LANES
+from otel_ml.compat.verl.intervals import INTERVALS
 from otel_ml.integrations.several_numbers import as_one
 
 __all__ = ["RLInsightLogger"]
@@ -59,8 +59,8 @@ class RLInsightLogger:
         """Time a state as the timer of its name; those that overlap on a lane, by default the process, count once."""
         if cls.enabled() and has_run():
             _say_labels({**labels, "state_lane_id": state_lane_id})
-            lane = state_lane_id if isinstance(state_lane_id, (str, int, NoneType)) else safe_repr(state_lane_id)
-            with LANES.state(lane, state_name if isinstance(state_name, str) else safe_repr(state_name)):
+            row = state_lane_id if isinstance(state_lane_id, (str, int, NoneType)) else safe_repr(state_lane_id)
+            with INTERVALS.state(row, state_name if isinstance(state_name, str) else safe_repr(state_name)):
                 yield
         else:
             yield

@@ -10,7 +10,7 @@ from threading import RLock
 
 import otel_ml
 
-__all__ = ["LANES", "Lanes"]
+__all__ = ["INTERVALS", "Intervals"]
 
 
 class _Interval:
@@ -26,7 +26,7 @@ class _Interval:
         self._context.run(self._timed.__exit__, None, None, None)
 
 
-class Lanes:
+class Intervals:
     """The intervals of this process that have begun and not ended."""
 
     def __init__(self) -> None:
@@ -38,9 +38,9 @@ class Lanes:
         self._open: dict[tuple[str | int | None, str], _Interval] = {}
 
     @contextmanager
-    def state(self, lane: str | int | None, name: str) -> Iterator[None]:
-        """Be in a state: of those of a name and lane that overlap, the first begins the timer and the last ends it."""
-        of = lane, name
+    def state(self, row: str | int | None, name: str) -> Iterator[None]:
+        """Be in a state: of those of a name that overlap in a row, the first begins the timer and the last ends it."""
+        of = row, name
         with self._lock:
             interval = self._open.get(of) or self._open.setdefault(of, _Interval(name))
             interval.inside += 1
@@ -54,6 +54,6 @@ class Lanes:
                     interval.end()
 
 
-LANES = Lanes()
+INTERVALS = Intervals()
 
-os.register_at_fork(after_in_child=LANES.begin_anew)
+os.register_at_fork(after_in_child=INTERVALS.begin_anew)
