@@ -28,9 +28,12 @@ def never_raises(function: Callable[P, None]) -> Callable[P, None]:
     return guarded
 
 
+_BETWEEN = ("otel_ml.", "importlib._boot", "contextlib")
+
+
 def call_site() -> str:
-    """Return file and line of the user's call: the innermost frame that is none of ours, nor of `import` itself."""
+    """Return file and line of the user's call: the innermost frame that is none of ours, nor of `import` or `with`."""
     frame = sys._getframe(1)  # noqa: SLF001 (CPython's own; `inspect` reads files to say the same)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("otel_ml.", "importlib._boot")):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -20,8 +20,9 @@ def as_one(value: Any) -> Any:
         (2.0, 0.5, 'high')
     """
     if getattr(value, "ndim", 0):
-        with suppress(Exception):  # texts and data frames have no mean: said by otel_ml.log()
-            return value.float().mean() if hasattr(value, "detach") else value.mean()
+        with suppress(Exception):  # texts have no mean: said by otel_ml.log()
+            mean = value.float().mean() if hasattr(value, "detach") else value.mean()
+            return value if getattr(mean, "ndim", 0) else mean  # a data frame has one of each column
         return value
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, Real) for item in value):
         with suppress(OverflowError):  # a whole number that no float is: said by otel_ml.log()

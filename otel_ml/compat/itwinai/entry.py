@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,3 +43,9 @@ class Entry:
     def name(self) -> str:
         """The name it is recorded under."""
         return self.joined.named(self.identifier)
+
+    def named_values(self, name: str) -> Iterator[tuple[str, Any]]:
+        """Yield the number under `name`, or several below it."""
+        several = self.item if isinstance(self.item, Mapping) else {"": self.item}
+        for key, value in several.items():
+            yield f"{name}/{key}" if key else name, value

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["CONSOLE", "KINDS", "MLFLOW", "NUMBERS", "PROVENANCE", "TENSORBOARD", "WANDB"]
+__all__ = ["CONSOLE", "KINDS", "MEASURED", "MLFLOW", "NUMBERS", "PROVENANCE", "TENSORBOARD", "WANDB"]
 
-NUMBERS = frozenset({"metric", "param", "flops_pb", "flops_pe", "system", "carbon", "execution_time", "watch"})
+MEASURED = frozenset({"flops_pb", "flops_pe", "system", "carbon", "execution_time"})
+"""Numbers that are measured where they are not given."""
+
+NUMBERS = MEASURED | {"metric", "param", "watch"}
 """Curves, histograms and parameters: every backend shows them."""
 
 CONSOLE = NUMBERS | {"torch", "artifact"}

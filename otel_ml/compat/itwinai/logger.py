@@ -19,7 +19,7 @@ from otel_ml.compat.itwinai.files import Files
 from otel_ml.compat.itwinai.gate import Gate
 from otel_ml.compat.itwinai.kinds import NUMBERS
 from otel_ml.compat.itwinai.measure import Energy
-from otel_ml.compat.itwinai.record import record
+from otel_ml.compat.itwinai.record import measured, record
 from otel_ml.compat.itwinai.session import SESSION, Joined
 from otel_ml.compat.tracking.step_axes import counted
 from otel_ml.exceptions import OtelMLError
@@ -236,7 +236,9 @@ class Logger(LogMixin):
         if not passing or is_given_on(call, self.whole, passing):
             return
         # All of them have joined the same run; files go where the first one of them keeps its own.
-        entry = passing[0].entry(call, passing)
+        entry = measured(passing[0].entry(call, passing))
+        if entry is None:
+            return
         for logger in passing:
             logger.observe(entry)
         record(entry, frozenset().union(*(logger.supported_kinds for logger in passing)))

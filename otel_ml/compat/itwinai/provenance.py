@@ -83,6 +83,9 @@ class Prov4MLLogger(Logger):
         context = str(entry.options.get("context") or "training")
         if entry.kind == "metric":
             self._buffer.note(Noted(context, entry.identifier, entry.step, entry.item))
+        elif entry.kind in kinds.MEASURED:
+            for name, value in entry.named_values(entry.identifier):
+                self._buffer.note(Noted(context, name, entry.step, value))
         else:
             self._document.note(context, entry)
 

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import otel_ml
 from otel_ml.compat.itwinai import measure
 from otel_ml.compat.itwinai.entry import Entry
 from otel_ml.compat.itwinai.files import described, is_path, model_file
-from otel_ml.compat.itwinai.kinds import KINDS
+from otel_ml.compat.itwinai.kinds import KINDS, MEASURED
 from otel_ml.compat.itwinai.session import Joined
 from otel_ml.compat.tracking.step_axes import WITHIN
 from otel_ml.integrations.several_numbers import as_one
 from otel_ml.warn_once import RecordingError, reporter
 
-__all__ = ["record"]
+__all__ = ["measured", "record"]
 
 SECONDS = "seconds"
 """The axis of what has no step of training: whole seconds since the context was created."""
+
+
+def measured(entry: Entry) -> Entry | None:
+    """Return `entry` with what its kind measures as its item; None where nothing measures it or that fails, as said."""
+    if entry.kind not in MEASURED:
+        return entry
+    try:
+        found = replace(entry, item=_MEASURES[entry.kind](entry))
+    except RecordingError:
+        raise
+    except Exception as error:  # noqa: BLE001 (users' models)
+        _say_failed(entry, error)
+        return None
+    return None if found.item is None and entry.kind == "carbon" else found
 
 
 def record(entry: Entry, kinds: Collection[str]) -> None:
@@ -28,11 +43,15 @@ def record(entry: Entry, kinds: Collection[str]) -> None:
     except RecordingError:
         raise
     except Exception as error:  # noqa: BLE001 (users' models, objects that cannot be pickled, full disks)
-        reporter.drop(
-            "bad_event",
-            f"log({entry.identifier!r}, kind={entry.kind!r}) failed with {type(error).__name__}: {error}. Expected "
-            "something of that kind; it is not recorded, and training goes on.",
-        )
+        _say_failed(entry, error)
+
+
+def _say_failed(entry: Entry, error: Exception) -> None:
+    reporter.drop(
+        "bad_event",
+        f"log({entry.identifier!r}, kind={entry.kind!r}) failed with {type(error).__name__}: {error}. Expected "
+        "something of that kind; it is not recorded, and training goes on.",
+    )
 
 
 def _keep(entry: Entry) -> None:
@@ -126,22 +145,21 @@ def _watch(entry: Entry) -> None:
     _watch_gradients(entry.item, entry.joined, **options)
 
 
-def _flops(count: Callable[[Any, Any], int]) -> Callable[[Entry], None]:
-    def recorder(entry: Entry) -> None:
+def _flops(count: Callable[[Any, Any], int]) -> Callable[[Entry], Any]:
+    def operations(entry: Entry) -> Any:
         counted = isinstance(entry.item, (tuple, list)) and len(entry.item) == 2
-        _number(entry, entry.name, count(*entry.item) if counted else entry.item)
+        return count(*entry.item) if counted else entry.item
 
-    return recorder
-
-
-def _system(entry: Entry) -> None:
-    _timed_values(entry, measure.system() if entry.item is None else entry.item)
+    return operations
 
 
-def _carbon(entry: Entry) -> None:
+def _system(entry: Entry) -> Any:
+    return measure.system() if entry.item is None else entry.item
+
+
+def _carbon(entry: Entry) -> Any:
     if entry.item is not None:
-        _timed_values(entry, entry.item)
-        return
+        return entry.item
     joules = entry.energy.joules()
     if joules is None:
         reporter.say(
@@ -149,22 +167,20 @@ def _carbon(entry: Entry) -> None:
             f"log(None, {entry.identifier!r}, kind='carbon'): nothing measures energy here; it is not recorded. "
             "Expected a readable Intel RAPL counter or an NVIDIA GPU; or log the number that you measured.",
         )
-        return
+        return None
     kwh = joules / 3.6e6
     intensity = float(entry.options.get("g_per_kwh", measure.CARBON_INTENSITY))
-    _timed_values(entry, {"energy_kWh": kwh, "emissions_kg": kwh * intensity / 1000})
+    return {"energy_kWh": kwh, "emissions_kg": kwh * intensity / 1000}
 
 
-def _execution_time(entry: Entry) -> None:
-    _number(entry, entry.name, entry.seconds if entry.item is None else entry.item)
+def _execution_time(entry: Entry) -> Any:
+    return entry.seconds if entry.item is None else entry.item
 
 
-def _timed_values(entry: Entry, values: Any) -> None:
+def _timed_values(entry: Entry) -> None:
     """Record a number, or several below the name; without a step at the second since the context was created."""
-    several = values if isinstance(values, Mapping) else {"": values}
     at_second = entry.step is None
-    for key, value in several.items():
-        name = f"{entry.name}/{key}" if key else entry.name
+    for name, value in entry.named_values(entry.name):
         if at_second:
             _number(entry, name, value, axis=SECONDS, step=int(entry.seconds))
         else:
@@ -236,10 +252,18 @@ _RECORDERS: Mapping[str, Callable[[Entry], None]] = {
     "best_model": _model,
     "dataset": _dataset,
     "watch": _watch,
+    "flops_pb": _metric,
+    "flops_pe": _metric,
+    "system": _timed_values,
+    "carbon": _timed_values,
+    "execution_time": _metric,
+    "prov_documents": _documents,
+}
+
+_MEASURES: Mapping[str, Callable[[Entry], Any]] = {
     "flops_pb": _flops(measure.flops_of_batch),
     "flops_pe": _flops(measure.flops_of_epoch),
     "system": _system,
     "carbon": _carbon,
     "execution_time": _execution_time,
-    "prov_documents": _documents,
 }

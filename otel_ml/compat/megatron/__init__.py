@@ -67,14 +67,15 @@ __all__ = [
 ]
 
 _GIVEN = "Give what was computed to TrainingLog.log()."
-_LOOKED_FOR = "The service looks for slow ranks by itself: otel-ml why."
+_LOOKED_FOR = "The service says which rank is slow in what otel_ml.timed() measures: otel-ml why."
+_TRACKED = "TrainingLog records times of iterations, progress_log() checkpoints; otel_ml.timed() measures the rest."
 
 NOT_HERE: Mapping[str, str] = {
     "TimerBase": "Timer and DummyTimer have the same methods, and no class above them.",
     "get_timers": "Make one Timers, and pass it on: there are no global variables.",
     "get_tensorboard_writer": "TrainingLog and otel_ml.log() write to every backend.",
     "get_wandb_writer": "TrainingLog and otel_ml.log() write to every backend.",
-    "get_one_logger": "Run and service keep what one-logger tracks: otel-ml show.",
+    "get_one_logger": _TRACKED,
     "get_energy_monitor": _GIVEN,
     "report_memory": "LoggerConfig(log_memory_to_tensorboard=True) records it.",
     "report_theoretical_memory": "Log what Megatron's own computes, by otel_ml.log_params().",
@@ -82,7 +83,20 @@ NOT_HERE: Mapping[str, str] = {
     "report_runtime": "LoggerConfig(log_runtime_to_tensorboard=True) records it.",
     "report_l2_norm_grad": _GIVEN,
     "StragglerDetector": _LOOKED_FOR,
+    "StragglerDetectionConfig": _LOOKED_FOR,
     "NVRxStragglerDetectionManager": _LOOKED_FOR,
+    "NVRxStragglerDetectionConfig": _LOOKED_FOR,
+    "check_nvrx_straggler_detection": _LOOKED_FOR,
+    "safe_shutdown_nvrx_straggler_manager": _LOOKED_FOR,
+    "get_timestamp_in_ms": _TRACKED,
+    "on_pretrain_start": _TRACKED,
+    "track_config_flags": _TRACKED,
+    "on_train_start": _TRACKED,
+    "track_e2e_metrics": _TRACKED,
+    "track_app_tag": _TRACKED,
+    "on_save_checkpoint_start": _TRACKED,
+    "on_save_checkpoint_end": _TRACKED,
+    "finish": "otel_ml.shutdown() ends the run.",
 }
 """Names of the original that are not here, and what is used instead."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from os import PathLike
 
 import otel_ml
 from otel_ml import OtelMLError, Run
+from otel_ml.compat.megatron.names import published
 
 __all__ = ["across_ranks_string", "text_of"]
 
@@ -59,10 +60,10 @@ def across_ranks_string(
 
     Args:
         run: a run whose service is on this host, or its folder.
-        names: of timers; all that were written by default.
+        names: of timers, as they were made or as they are published; all that were written by default.
         option: `max`, `minmax` or `all`, the one `Timers` was made with.
         step: the newest that is there by default.
-        world_size: where fewer ranks are in the step, the title says how many of so many; a late one amends the step.
+        world_size: where a timer is of fewer ranks, the title says of how many of so many; a late one amends the step.
 
     Returns:
         The text; None where nothing is there yet, or the run is that of a service elsewhere.
@@ -72,16 +73,23 @@ def across_ranks_string(
     except OtelMLError:
         return None
     found = {match[1] for name in series if (match := re.fullmatch(r"(.+)-time/count", name))}
-    wanted = [name for name in (names if names is not None else sorted(found)) if name in found]
-    steps = [max(series[f"{name}-time"][0]) for name in wanted]
+    asked = sorted(found) if names is None else names
+    wanted = {name: f"{published(name)}-time" for name in asked if published(name) in found}
+    steps = [max(series[name][0]) for name in wanted.values()]
     if not steps:
         return None
     at = max(steps) if step is None else step
-    # Of the timer that the fewest ranks have at this step: that is how complete the report is.
-    fewest = min((count for name in wanted if (count := _value(series, f"{name}-time/count", at))), default=0)
-    note = "" if fewest >= world_size else f", {int(fewest)} of {world_size} ranks"
-    times = {name: _by_rank(series, f"{name}-time", at, option) for name in wanted}
-    return text_of(times, option, note)
+    counts = [count for name in wanted.values() if (count := _value(series, f"{name}/count", at))]
+    times = {name: _by_rank(series, timer, at, option) for name, timer in wanted.items()}
+    return text_of(times, option, _how_many(counts, world_size))
+
+
+def _how_many(counts: Collection[float], world_size: int) -> str:
+    """Return what the title says of the ranks: a timer need not have run on each."""
+    fewest, most = int(min(counts, default=0)), int(max(counts, default=0))
+    if fewest >= world_size:
+        return ""
+    return f", {fewest} of {world_size} ranks" if fewest == most else f", {fewest} to {most} of {world_size} ranks"
 
 
 def _by_rank(

@@ -76,12 +76,13 @@ def _name_of(call: Callable[..., None], args: Sequence[object]) -> str:
     """Return the name by which the program called it: a method's class may be one that the program does not know."""
     # `Tracking.log` may be called on a subclass of the program's own.
     if "." in call.__qualname__ and args:
-        return f"{type(args[0]).__name__}.{call.__name__}"
+        of = args[0] if isinstance(args[0], type) else type(args[0])
+        return f"{of.__name__}.{call.__name__}"
     return call.__qualname__.removeprefix("_")  # what a public function guards of itself has its name behind a `_`
 
 
-_OURS = frozenset({"self", "active"})
-"""Arguments that no program gives: the object of a method, and the run of a call of MLflow's."""
+_OURS = frozenset({"self", "cls", "active"})
+"""Arguments that no program gives: the object or the class of a method, and the run of a call of MLflow's."""
 
 
 def _given(call: Callable[..., None], args: Sequence[object], kwargs: Mapping[str, object]) -> str:

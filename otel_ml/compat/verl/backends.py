@@ -9,10 +9,11 @@ from typing import Any
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
 
-__all__ = ["CONSOLE", "EXPORTERS", "FILE", "SUPPORTED", "exporters", "say_what_is_set_elsewhere"]
+__all__ = ["CONSOLE", "EXPORTERS", "FILE", "RL_INSIGHT", "SUPPORTED", "exporters", "say_what_is_set_elsewhere"]
 
 CONSOLE = "console"
 FILE = "file"
+RL_INSIGHT = "rl_insight"
 
 EXPORTERS: Mapping[str, str] = {
     FILE: "jsonl",
@@ -35,7 +36,7 @@ SUPPORTED = (
     "clearml",
     "trackio",
     "file",
-    "rl_insight",
+    RL_INSIGHT,
 )
 """verl's own list; of these `vemlp_wandb`, `clearml` and `rl_insight` have no exporter."""
 

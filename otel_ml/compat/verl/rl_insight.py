@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import NoneType
 from typing import Any
 
 import otel_ml
-from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
+from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tracking.not_kept import is_given, not_kept
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
+from otel_ml.compat.verl.intervals import INTERVALS
 from otel_ml.integrations.several_numbers import as_one
 
 __all__ = ["RLInsightLogger"]
@@ -53,11 +56,11 @@ class RLInsightLogger:
     @classmethod
     @contextmanager
     def trace_state(cls, state_name: str, *, state_lane_id: str | int | None = None, **labels: Any) -> Iterator[None]:
-        """Time a state as the timer of its name."""
+        """Time a state as the timer of its name; those that overlap on a lane, by default the process, count once."""
         if cls.enabled() and has_run():
-            given = {**labels, "state_lane_id": state_lane_id}
-            options_not_kept("RLInsightLogger.trace_state", "a state is the timer of its name.", **given)
-            with otel_ml.timed(state_name):
+            _say_labels({**labels, "state_lane_id": state_lane_id})
+            row = state_lane_id if isinstance(state_lane_id, (str, int, NoneType)) else safe_repr(state_lane_id)
+            with INTERVALS.state(row, state_name if isinstance(state_name, str) else safe_repr(state_name)):
                 yield
         else:
             yield
@@ -67,7 +70,7 @@ class RLInsightLogger:
         """Say that engines are not scraped."""
         del labels
         if cls.enabled():
-            what = f"RLInsightLogger.register_metrics({list(server_addresses)!r:.80}, {job_name!r})"
+            what = f"RLInsightLogger.register_metrics({safe_repr(server_addresses)}, {safe_repr(job_name)})"
             not_kept(what, "nothing is scraped by it. Let the Collector scrape these addresses.")
 
     @classmethod
@@ -80,5 +83,18 @@ class RLInsightLogger:
     @classmethod
     def register_transfer_queue_metrics(cls, config: Any) -> None:
         """Say that the transfer queue is not scraped, where it is asked for."""
-        if ((config or {}).get("transfer_queue") or {}).get("metrics", {}).get("enabled", False):
+        if _scrapes_transfer_queue(config):
             cls.register_metrics([], "transfer_queue")
+
+
+def _scrapes_transfer_queue(config: Any) -> bool:
+    with suppress(Exception):  # a configuration of any form, or none
+        return bool(config["transfer_queue"]["metrics"]["enabled"])
+    return False
+
+
+def _say_labels(labels: Mapping[str, Any]) -> None:
+    given = [f"{name}={safe_repr(value, 40)}" for name, value in labels.items() if is_given(value)]
+    if given:
+        call = f"RLInsightLogger.trace_state({', '.join(given)})"
+        not_kept(call, "a state is the timer of its name.", "labels of RLInsightLogger.trace_state")

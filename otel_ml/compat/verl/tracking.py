@@ -13,8 +13,17 @@ from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
-from otel_ml.compat.verl.backends import CONSOLE, EXPORTERS, FILE, SUPPORTED, exporters, say_what_is_set_elsewhere
+from otel_ml.compat.verl.backends import (
+    CONSOLE,
+    EXPORTERS,
+    FILE,
+    RL_INSIGHT,
+    SUPPORTED,
+    exporters,
+    say_what_is_set_elsewhere,
+)
 from otel_ml.compat.verl.file_logger import FileLogger
+from otel_ml.compat.verl.rl_insight import RLInsightLogger
 from otel_ml.integrations.several_numbers import as_one
 
 __all__ = ["Tracking"]
@@ -42,7 +51,7 @@ class Tracking:
     ) -> None:
         chosen = [default_backend] if isinstance(default_backend, str) else list(default_backend)
         for backend in chosen:
-            if backend not in EXPORTERS and backend != CONSOLE:
+            if backend not in {CONSOLE, *EXPORTERS} and not _is_rl_insight(backend):
                 known = ", ".join(sorted([CONSOLE, *EXPORTERS]))
                 not_kept(f"Tracking(default_backend={backend!r})", f"no exporter writes there. There are: {known}.")
         say_what_is_set_elsewhere(chosen, config)
@@ -57,8 +66,10 @@ class Tracking:
         self._prints = CONSOLE in chosen and is_first
         self._file = FileLogger(project_name, experiment_name) if FILE in chosen and is_first else None
         self.logger: dict[str, Any] = {
-            _logger_name(backend): self._logger(backend) for backend in chosen if backend in {CONSOLE, *EXPORTERS}
+            _logger_name(backend): self._logger(backend) for backend in chosen if backend in {*SUPPORTED, *EXPORTERS}
         }
+        if RL_INSIGHT in chosen:
+            self.logger[RL_INSIGHT] = RLInsightLogger(project_name, experiment_name, config)
         if config is not None:
             otel_ml.log_params(config)
 
@@ -78,7 +89,7 @@ class Tracking:
 
     @reports_unrecordable
     def log(self, data: Mapping[str, Any], step: Any, backend: Any = None) -> None:
-        """Record numbers, and texts as texts, at `step`; in all backends."""
+        """Record numbers, texts as texts and data frames as tables, at `step`; in all backends."""
         if backend is not None:
             not_kept(f"Tracking.log(backend={backend!r:.80})", "every exporter of the run gets it.")
         self._record(data, step)
@@ -92,12 +103,16 @@ class Tracking:
         if index is None:
             not_kept(f"Tracking.log(step={step!r:.80})", "a step is a whole number from 0 on; the current one counts.")
         recordable = {
-            key: as_one(value) for key, value in data.items() if not isinstance(value, str) and value is not None
+            key: as_one(value)
+            for key, value in data.items()
+            if not isinstance(value, str) and value is not None and not _is_frame(value)
         }
         otel_ml.log(recordable, step=index, within=WITHIN)
         for key, value in data.items():
             if isinstance(value, str):
                 otel_ml.log_text(key, value, step=index)
+            elif _is_frame(value):
+                otel_ml.log_table(key, value, step=index)
 
     def finish(self, exit_code: int = 0) -> None:
         """End the run that this began; without it the process ends it, and nothing is lost.
@@ -132,6 +147,15 @@ class _Logger:
 
     def finish(self) -> None:
         """Do nothing: the run ends with `Tracking.finish()`."""
+
+
+def _is_rl_insight(backend: str) -> bool:
+    """Whether it is rl_insight, and on: it says itself what becomes of it."""
+    return backend == RL_INSIGHT and RLInsightLogger.enabled()
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "itertuples") and hasattr(value, "columns")
 
 
 def _logger_name(backend: str) -> str:

@@ -163,3 +163,14 @@ def test_a_disabled_run_of_wandb_is_silent_as_there(tmp_path: Path) -> None:
     assert said_by(f"with wandb.init(mode='disabled'): {table}", tmp_path) == []
     [said] = said_by(f"with wandb.init(mode='disabled'): pass\n{table}", tmp_path)
     assert "log_mode='INCREMENTAL'" in said
+
+
+def test_what_is_said_of_a_with_block_names_the_place_of_the_program(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    with RLInsightLogger.trace_state("generate", phase="warm"):
+        pass
+
+    [said] = captured.notices
+    assert "RLInsightLogger.trace_state(phase='warm') at test_arguments_not_kept.py:" in said

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -121,3 +122,26 @@ def test_the_elements_of_a_metric_with_a_reduction_are_a_record_each(captured: C
         logger.log([1.0, 3.0], "tokens", kind="metric", step=3, reduce="sum")
 
     assert [(point.name, point.value, point.count) for point in captured.points] == [("tokens", 4.0, 2)]
+
+
+@pytest.mark.parametrize("log", [rl_insight, itwinai, lightning])
+def test_a_data_frame_is_no_number_and_none_of_its_columns_stands_for_it(
+    captured: Capture, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    log({"several": pd.DataFrame({"a": [1.0, 2.0], "b": [10.0, 20.0]}), "loss": 0.5})
+
+    assert {point.name: point.value for point in captured.points} == {"loss": 0.5}
+    assert any("'several'" in notice for notice in captured.notices)
+
+
+def test_a_data_frame_that_verl_logs_is_a_table_of_its_step(captured: Capture) -> None:
+    verl({"several": pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "loss": 0.5})
+
+    [table] = [event for event in captured.events if event.kind == "ml.table"]
+    assert (table.name, table.step, table.body) == (
+        "several",
+        3,
+        {"columns": ["a", "b"], "rows": [[1, "x"], [2, "y"]]},
+    )
+    assert captured.notices == []

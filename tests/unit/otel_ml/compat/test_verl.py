@@ -252,6 +252,43 @@ def test_scripts_find_each_backend_they_asked_for(captured: Capture) -> None:
     assert captured.values("extra") == [2.0]
 
 
+def test_scripts_find_a_backend_too_that_no_exporter_writes_to(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    chosen = ["clearml", "vemlp_wandb", "rl_insight"]
+    tracking = Tracking("grpo", "dev", default_backend=chosen)
+
+    assert list(tracking.logger) == chosen
+    assert isinstance(tracking.logger["rl_insight"], RLInsightLogger)
+    for step, backend in enumerate(chosen):
+        tracking.logger[backend].log(data={"extra": 2.0}, step=step)
+        tracking.logger[backend].finish()
+    assert captured.values("extra") == [2.0, 2.0, 2.0]
+    assert [sum(f"{backend!r}" in said for said in captured.notices) for backend in chosen] == [1, 1, 0]
+    assert sum("rl_insight gets nothing" in said for said in captured.notices) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "is_asked_for"),
+    [
+        ({"transfer_queue": {"metrics": {"enabled": True}}}, True),
+        ({"transfer_queue": {"metrics": {"enabled": False}}}, False),
+        ({"transfer_queue": {"metrics": None}}, False),
+        ([1], False),
+    ],
+)
+def test_a_configuration_of_any_form_does_not_stop_training(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch, config: Any, *, is_asked_for: bool
+) -> None:
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    Tracking("grpo", "dev", default_backend="rl_insight", config=config)
+    RLInsightLogger.register_metrics(5)  # type: ignore[arg-type]
+
+    assert any("'transfer_queue'" in said for said in captured.notices) is is_asked_for
+    assert any("register_metrics(5, None)" in said for said in captured.notices)
+
+
 def test_filtered_rewards_of_dapo_are_a_row_of_their_step(captured: Capture) -> None:
     DapoFilteredRewardTableLogger("grpo", "dev").log(["wandb"], {1.0: 2, 0.0: 7}, 4)
 
@@ -270,6 +307,40 @@ def test_states_of_rl_insight_are_timers_where_its_variable_asks_for_them(
             pass
 
     assert len(captured.values("time/rollout")) == 1
+
+
+@pytest.mark.parametrize(
+    ("lanes", "intervals"),
+    [(("replica_0", "replica_0"), 1), (("replica_0", "replica_1"), 2), ((None, None), 1), ((3, 3), 1)],
+)
+def test_states_of_a_lane_that_overlap_are_one_interval(
+    monkeypatch: pytest.MonkeyPatch, captured: Capture, lanes: tuple[Any, Any], intervals: int
+) -> None:
+    """An engine that answers two requests at once generates once, and not for twice the time."""
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    otel_ml.set_step(1)
+    first, second = (RLInsightLogger.trace_state("generate", state_lane_id=lane) for lane in lanes)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert captured.spans.count("generate") == intervals
+
+    generate, update = (RLInsightLogger.trace_state(name, state_lane_id=lanes[0]) for name in ("generate", "update"))
+    with pytest.raises(KeyError), generate, update:
+        raise KeyError
+    assert captured.spans.count("generate") == intervals + 1
+    assert captured.spans.count("update") == 1
+
+
+@pytest.mark.parametrize("name", [7, print, None])
+def test_a_state_of_any_name_stops_no_training(monkeypatch: pytest.MonkeyPatch, captured: Capture, name: Any) -> None:
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    otel_ml.set_step(1)
+    with RLInsightLogger.trace_state(name, state_lane_id=["unhashable"]):  # type: ignore[arg-type]
+        pass
+
+    assert len(captured.spans) == 1
 
 
 @pytest.mark.parametrize(("of_the_job", "written"), [("tensorboard", {"jsonl", "tensorboard"}), ("jsonl", {"jsonl"})])

@@ -14,7 +14,7 @@ from otel_ml._internal.error_reporting import reporter
 from otel_ml.compat import mlflow
 from otel_ml.compat.roll import MetricsManager, create_tracker, reduce_metrics, reduce_metrics_list
 from otel_ml.compat.tensorboard import SummaryWriter
-from otel_ml.compat.verl import Tracking, ValidationGenerationsLogger
+from otel_ml.compat.verl import RLInsightLogger, Tracking, ValidationGenerationsLogger
 from otel_ml.compat.verl import reduce_metrics as reduce_metrics_of_verl
 from otel_ml.testing import Capture, capture
 from tests.unit.otel_ml.compat.recorded import written
@@ -123,3 +123,11 @@ def test_an_object_that_fails_by_itself_is_not_taken_for_an_argument(captured: C
     [said] = captured.notices
     assert "RuntimeError: odd" in said
     assert "internal-error" in said
+
+
+def test_what_is_called_at_a_class_is_said_under_its_name(captured: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RLInsightLogger.ENABLE_ENV, "1")
+    RLInsightLogger.log([1], 2)  # type: ignore[arg-type]
+
+    [said] = captured.notices
+    assert said.startswith("RLInsightLogger.log(data=[1], step=2) at test_wrong_arguments.py:")

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from otel_ml.compat.itwinai import LoggersCollection, MLFlowLogger, Prov4MLLogger
 from otel_ml.testing import Capture
@@ -43,6 +44,28 @@ def test_the_document_holds_what_the_run_used_and_what_each_context_generated(ot
     assert len(content["used"]) == 2
     ProvDocument.deserialize(content=found["provenance/provenance.json"].decode())  # another program reads it
     assert found["provenance/provenance.dot"].startswith(b"digraph")
+
+
+def test_what_a_kind_measures_is_in_the_document_as_it_was_measured(otel_ml_capture: Capture, tmp_path: Path) -> None:
+    """`yprov4ml` has each as a metric of the document, too."""
+    layer = torch.nn.Linear(4, 3)
+    logger = Prov4MLLogger(provenance_save_dir=tmp_path, create_graph=False)
+    with logger.start_logging(rank=0):
+        for step in range(2):
+            logger.log((layer, torch.ones(2, 4)), "flops", kind="flops_pb", step=step)
+            logger.log(None, "host", kind="system", step=step)
+            logger.log(None, "seconds", kind="execution_time", step=step)
+            logger.log({"emissions_kg": 0.5}, "co2", kind="carbon", step=step)
+        logger.log((layer, "no batch"), "broken", kind="flops_pb", step=0)
+
+    content = json.loads(documents(otel_ml_capture)["provenance/provenance.json"])
+    found = {entity["prov:label"]: entity for entity in content["entity"].values()}
+    assert {"flops", "host/cpu_usage", "host/memory_usage", "seconds", "co2/emissions_kg"} <= set(found)
+    assert "broken" not in found
+    assert {int(found[name]["ex:count"]["$"]) for name in ("flops", "host/cpu_usage", "seconds")} == {2}
+    assert float(found["flops"]["ex:last"]["$"]) == otel_ml_capture.values("flops")[-1] > 0
+    with (tmp_path / str(logger.run_id) / "metrics" / "training" / "flops.csv").open() as file:
+        assert [row["step"] for row in csv.DictReader(file)] == ["0", "1"]
 
 
 @pytest.mark.feature("I22", "yes", "save_after_n_logs; a thread of its own writes them")

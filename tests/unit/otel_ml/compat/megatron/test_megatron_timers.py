@@ -307,6 +307,29 @@ def test_all_ranks_are_reported_from_the_runs_file_and_how_many_they_are(
     assert across_ranks_string(tmp_path, option=option, step=step, world_size=2) == expected
 
 
+def test_a_timer_whose_name_has_a_space_is_reported_under_the_name_it_is_asked_for_by(tmp_path: Path) -> None:
+    values = {"data_loader-time": 0.02, "data_loader-time/count": 1.0, "data_loader-time/min": 0.02}
+    row = {"seq": 5, "step": 5, "axis": "step", "values": values}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+
+    text = across_ranks_string(tmp_path, ["data loader"], option="max")
+
+    assert text == f"max time across ranks (ms):\n    {'data loader '.ljust(48, '.')}: 20.00"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "note"), [(3, 3, ""), (3, 1, ", 1 to 3 of 3 ranks"), (2, 2, ", 2 of 3 ranks")]
+)
+def test_the_title_says_of_how_many_ranks_each_timer_is(tmp_path: Path, first: int, second: int, note: str) -> None:
+    values = {"f-time": 0.02, "f-time/count": first, "embedding-time": 0.02, "embedding-time/count": second}
+    row = {"seq": 5, "step": 5, "axis": "step", "values": values}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+
+    text = across_ranks_string(tmp_path, option="max", world_size=3)
+
+    assert str(text).splitlines()[0] == f"max time across ranks (ms){note}:"
+
+
 def test_a_run_that_has_no_file_yet_has_no_report(tmp_path: Path) -> None:
     assert across_ranks_string(tmp_path) is None
 
