@@ -12,7 +12,7 @@ import click
 
 from otel_ml.quantities import size
 from otel_ml_service.cli.figures import age
-from otel_ml_service.cli.parameters import dir_option
+from otel_ml_service.cli.parameters import dir_option, refuse_misspelled
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import DIR_MAX
 from otel_ml_service.findings.wording import plural
@@ -57,6 +57,7 @@ def command(
     never removed, and one that is not finished, or not in all of its backends, only with --undelivered. What is in
     MLflow, in W&B or on another machine stays.
     """
+    refuse_misspelled(base)
     output = screen(beside_json=as_json)
     found = [run for run in run_folders(base) if _is_ours(run, base)]
     # Asked again before each is removed: its job may go on meanwhile.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
-from click.core import ParameterSource
 
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError
@@ -18,7 +17,7 @@ from otel_ml.quantities import seconds
 from otel_ml.recovery import LOSSES
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_service.cli.figures import thousands
-from otel_ml_service.cli.parameters import RUN, dir_option
+from otel_ml_service.cli.parameters import RUN, dir_option, refuse_misspelled
 from otel_ml_service.cli.recover_outcome import LEFT, LOST, Outcome, Waits
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
@@ -81,7 +80,8 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
         output.line(_left_for_its_endpoint(run, base))
     _tell_left_alone([run for run in found if run not in chosen], tell)
     if not chosen and not waiting and not unreadable and not elsewhere:
-        _check_folder(base, runs)
+        if not runs:
+            refuse_misspelled(base)
         output.line(_nothing(runs, base))
         return
     if waiting:
@@ -213,13 +213,6 @@ def _is_to_be_sent(run: Unfinished, config: Config) -> bool:
 
 def _where(endpoint: Endpoint) -> str:
     return f"{endpoint.shown} ({endpoint.source})"
-
-
-def _check_folder(base: Path, runs: tuple[str, ...]) -> None:
-    """Refuse a folder that somebody names and that is not there: that nothing is left in it says nothing."""
-    is_named = click.get_current_context().get_parameter_source("base") is ParameterSource.COMMANDLINE
-    if is_named and not runs and not base.is_dir():
-        raise click.BadParameter(f"there is no folder {str(base)!r}", param_hint="--dir")
 
 
 def _nothing(runs: tuple[str, ...], base: Path) -> str:

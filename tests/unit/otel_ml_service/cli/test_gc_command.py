@@ -229,6 +229,13 @@ def test_gc_asks_a_person_beside_the_json_and_says_what_was_declined(
     assert run.path.exists()
 
 
+def test_gc_of_a_folder_that_is_not_there_is_wrong_usage(otel_ml: Run, tmp_path: Path) -> None:
+    status, out, err = otel_ml("gc", "--dir", str(tmp_path / "typo"), "--older-than", "30d", "--yes")
+
+    assert (status, out) == (2, "")
+    assert f"there is no folder {str(tmp_path / 'typo')!r}" in err
+
+
 def test_gc_that_has_nothing_to_remove_prints_no_object(otel_ml: Run, tmp_path: Path) -> None:
     write_run(tmp_path, "01new", digits_records(steps=2))
 
