@@ -118,6 +118,10 @@ def test_no_command_ends_in_a_traceback_and_what_cannot_be_read_is_named(base: P
     assert "loss,2,2.0" in said(found, ["show", "--csv", str(base / "spoiled" / "state")])
     assert "cannot be read" in said(found, ["show", str(base / "closed")])
     assert "is left alone: Permission denied" in said(found, ["recover", "--dry-run"])
+    closed = base / "spoiled" / "state"
+    assert f"{closed} is not removed: Permission denied" in said(found, ["gc", "--keep", "0", "--yes"])
+    assert (closed / "metrics.jsonl").exists()
+    assert not (base / "exp" / "good").exists()
 
 
 def said(found: list[tuple[list[str], int, str]], arguments: list[str]) -> str:
