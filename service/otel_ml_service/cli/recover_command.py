@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +24,9 @@ from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.storage.database import StorageError
-from otel_ml_service.stored_runs.read_records import is_live
+from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live
 from otel_ml_service.stored_runs.recover import Recovered, RunTakenError, recover, send
-from otel_ml_service.stored_runs.run_folders import RunFolder, find
+from otel_ml_service.stored_runs.run_folders import RunFolder, find, is_there
 from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, marked_id, unfinished, unreadable_spools
 
 __all__ = ["command"]
@@ -128,15 +129,27 @@ def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> li
 
     Raises:
         RunNotFoundError: a text names no run at all.
+        RunUnreadableError: nobody lets this user see whether a run is finished.
     """
     meant: list[Unfinished] = []
     for text in runs:
         matching = [run for run in found if run.is_meant_by(text)]
         if not matching:
-            folder = find(text, base).path.resolve()
+            named = find(text, base)
+            _require_open_state(named)
+            folder = named.path.resolve()
             matching = [run for run in found if run.folder.path.resolve() == folder]
         meant += [run for run in matching if run not in meant]
     return meant
+
+
+def _require_open_state(run: RunFolder) -> None:
+    state = run.database.parent
+    if is_there(state) and not os.access(state, os.R_OK | os.X_OK):
+        raise RunUnreadableError(
+            f"Whether run {run.id!r} is delivered cannot be told: {str(state)!r} is closed to this user. "
+            "Ask as the user who recorded it."
+        )
 
 
 def _of_an_endpoint(runs: Sequence[Unfinished]) -> list[Unfinished]:
