@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.jobs import environment, finished
+from tests.recorded_run import digits_records, write_run
 
 NAMESPACES = ["unshare", "--user", "--map-root-user", "--mount", "--fork"]
 
@@ -76,3 +78,19 @@ def test_a_service_whose_journal_cannot_be_written_says_so_and_does_not_start(tm
     assert "journal.db" in said
     assert "Read-only file system" in said
     assert "choose another OTEL_ML_DIR" in said
+
+
+def test_a_run_on_a_read_only_disk_is_read_as_anywhere(tmp_path: Path) -> None:
+    write_run(tmp_path / "backup", "01abc", digits_records(steps=3), exporters=[])
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = 'mount -t tmpfs none "$0" && cp -r "$1" "$0" && mount -o remount,ro "$0" && shift && exec "$@"'
+    show = [sys.executable, "-m", "otel_ml_service", "show", "01abc", "loss", "--csv", "--dir", str(disk / "backup")]
+
+    done = subprocess.run(
+        [*NAMESPACES, "bash", "-c", mounted, str(disk), str(tmp_path / "backup"), *show],
+        env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split(",")[2] for line in done.stdout.splitlines()[1:]] == ["0", "1", "2"]

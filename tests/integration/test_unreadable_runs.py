@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.jobs import environment
 from tests.integration.worker_process import environment as job_environment
+from tests.recorded_run import digits_records, write_run
 from tests.waiting import eventually
 
 JOB = """
@@ -118,6 +119,25 @@ def test_no_command_ends_in_a_traceback_and_what_cannot_be_read_is_named(base: P
     assert "loss,2,2.0" in said(found, ["show", "--csv", str(base / "spoiled" / "state")])
     assert "cannot be read" in said(found, ["show", str(base / "closed")])
     assert "is left alone: Permission denied" in said(found, ["recover", "--dry-run"])
+    closed = base / "spoiled" / "state"
+    assert f"{closed} is not removed: Permission denied" in said(found, ["gc", "--keep", "0", "--yes"])
+    assert (closed / "metrics.jsonl").exists()
+    assert not (base / "exp" / "good").exists()
+
+
+def test_a_run_whose_state_is_closed_to_this_user_is_not_called_delivered(tmp_path: Path) -> None:
+    state = write_run(tmp_path, "01abc", digits_records(steps=3)).database.parent
+    state.chmod(0)
+
+    done = subprocess.run(
+        [*AS_ANYBODY, sys.executable, "-m", "otel_ml_service", "recover", "01abc"],
+        env=environment(OTEL_ML_DIR=tmp_path, XDG_RUNTIME_DIR=tmp_path), cwd=tmp_path,
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    state.chmod(0o700)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"Whether run '01abc' is delivered cannot be told: {str(state)!r} is closed to this user." in done.stderr
 
 
 def said(found: list[tuple[list[str], int, str]], arguments: list[str]) -> str:

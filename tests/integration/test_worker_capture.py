@@ -17,6 +17,24 @@ from tests.integration.worker_process import environment
 from tests.otlp_server import Event, OtlpServer, eventually
 
 PROGRAM = "import otel_ml\nwith otel_ml.init('exp'):\n    otel_ml.log({'x': 1}, step=0)\n    input()\n"
+OF_MULTIPROCESSING = """
+import multiprocessing, sys
+import otel_ml
+
+def work(may_end):
+    with otel_ml.init("exp"):
+        otel_ml.log({"x": 1}, step=0)
+        may_end.wait()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    may_end = context.Event()
+    process = context.Process(target=work, args=(may_end,))
+    process.start()
+    input()
+    may_end.set()
+    process.join()
+"""
 SECRET = "hf_abcdefghijklmnop"
 
 
@@ -81,6 +99,18 @@ def test_commit_branch_diff_packages_and_command_are_captured_without_secrets(
     sent = b"".join(message.SerializeToString() for _, _, message in server.requests)
     for secret in (SECRET, "s3cret", "pa55word"):
         assert secret.encode() not in sent
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_the_command_of_a_process_of_multiprocessing_is_that_of_its_program(
+    server: OtlpServer, repository: Path, tmp_path: Path, method: str
+) -> None:
+    (repository / "train.py").write_text(OF_MULTIPROCESSING)
+
+    train(server, repository, tmp_path, {}, method, "--wandb-token", "s3cret")
+
+    (params,) = server.events("ml.params")
+    assert params.body["otel_ml"]["command"] == f"{sys.executable} train.py {method} --wandb-token ***"
 
 
 def test_a_clean_repository_has_no_diff(server: OtlpServer, repository: Path, tmp_path: Path) -> None:

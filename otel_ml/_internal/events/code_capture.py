@@ -82,7 +82,7 @@ def captured(role: str) -> Iterator[LogRecord]:
 
 def _program() -> Mapping[str, object]:
     return {
-        "command": " ".join(redacted_arguments(sys.orig_argv)),
+        "command": " ".join(redacted_arguments(_command())),
         "program": redacted(next(iter(sys.argv), "")),  # a program that Python is embedded in may have none
         "arguments": redacted_arguments(sys.argv)[1:],
         "executable": sys.executable,
@@ -92,6 +92,17 @@ def _program() -> Mapping[str, object]:
         "user": _user(),
         "working_directory": _working_directory(),
     }
+
+
+_OF_MULTIPROCESSING = ("from multiprocessing.spawn import spawn_main", "from multiprocessing.forkserver import main")
+"""How Python begins what it runs in a process that `multiprocessing` has started anew."""
+
+
+def _command() -> list[str]:
+    """Return the command of the program: that of a process of `multiprocessing` has the numbers of pipes instead."""
+    if any(argument.startswith(_OF_MULTIPROCESSING) for argument in sys.orig_argv):
+        return [*sys.orig_argv[:1], *sys.argv]
+    return sys.orig_argv
 
 
 def _user() -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
+from otel_ml.exceptions import ConfigError
 from otel_ml.quantities import size
 from otel_ml_service.cli.figures import age
-from otel_ml_service.cli.parameters import dir_option
+from otel_ml_service.cli.parameters import dir_option, refuse_misspelled
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import DIR_MAX
 from otel_ml_service.findings.wording import plural
@@ -54,16 +55,20 @@ def command(
 ) -> None:
     """Remove old runs from this machine's disk.
 
-    Without an option: the oldest, until all runs together are below OTEL_ML_DIR_MAX. A run that is being recorded is
-    never removed, and one that is not finished, or not in all of its backends, only with --undelivered. What is in
-    MLflow, in W&B or on another machine stays.
+    Without an option: the oldest, until all runs together are below OTEL_ML_DIR_MAX. A run that is being recorded
+    counts, and is never removed; one that is not finished, or not in all of its backends, only with --undelivered.
+    What is in MLflow, in W&B or on another machine stays.
     """
+    refuse_misspelled(base)
+    limit = _limit() if keep is None and older_than is None else None
     output = screen(beside_json=as_json)
     found = [run for run in run_folders(base) if _is_ours(run, base)]
     # Asked again before each is removed: its job may go on meanwhile.
     runs = [run for run in found if not is_live(run)]
-    sizes = _sizes(runs, output)
-    doomed = _beyond(runs, keep, older_than, sizes)
+    sizes = _sizes(found, output)
+    idle = sum(sizes[run.path] for run in runs)
+    recorded = sum(sizes.values()) - idle
+    doomed = _beyond(runs, keep, older_than) if limit is None else _beyond_size(runs, sizes, limit - recorded)
     needed = [] if undelivered else _needed(doomed, base)
     doomed = [run for run in doomed if run not in needed]
     rows = {run.path: _described(run, sizes[run.path]) for run in (*needed, *doomed)}  # before they are gone
@@ -82,9 +87,8 @@ def command(
     if not doomed:
         live = len(found) - len(runs)
         beside = f", and {plural(live, 'run')} being recorded" if live else ""
-        output.line(
-            f"Nothing to remove: {plural(len(runs), 'run')}, {size(sum(sizes.values()))} in {str(base)!r}{beside}."
-        )
+        output.line(f"Nothing to remove: {plural(len(runs), 'run')}, {size(idle)} in {str(base)!r}{beside}.")
+        _say_what_stays(idle + recorded, limit, output)
         return
     _print_table(output, doomed, sizes)
     total = size(sum(sizes[run.path] for run in doomed))
@@ -99,6 +103,25 @@ def command(
         output.line(f"Removed {plural(len(doomed) - failed, 'run')} of {len(doomed)}.")
         raise click.exceptions.Exit(1)
     output.line(f"Removed {plural(len(doomed), 'run')}, {total}.")
+    _say_what_stays(idle + recorded - sum(sizes[run.path] for run in doomed), limit, output)
+
+
+def _limit() -> int:
+    """Return how many bytes all runs may take.
+
+    Raises:
+        ConfigError: the setting cannot be read; its default would remove what somebody wants to keep.
+    """
+    setting = DIR_MAX.read()
+    if setting.problem:
+        raise ConfigError(setting.problem)
+    return setting.value
+
+
+def _say_what_stays(left: int, limit: int | None, output: Screen) -> None:
+    if limit is not None and left > limit:
+        why = "it is being recorded, or not in all backends"
+        output.line(f"What stays takes {size(left)}, more than {size(limit)} (OTEL_ML_DIR_MAX): {why}.")
 
 
 def _sizes(runs: Sequence[RunFolder], output: Screen) -> dict[Path, int]:
@@ -155,12 +178,8 @@ def _remove(
     return failed
 
 
-def _beyond(
-    runs: Sequence[RunFolder], keep: int | None, older_than: float | None, sizes: dict[Path, int]
-) -> list[RunFolder]:
+def _beyond(runs: Sequence[RunFolder], keep: int | None, older_than: float | None) -> list[RunFolder]:
     """Return the runs (given newest first) that the options condemn."""
-    if keep is None and older_than is None:
-        return _beyond_size(runs, sizes, DIR_MAX.read().value)
     # With both options a run goes that is neither among the newest nor younger than the age.
     kept = runs[: keep or 0]
     oldest = time.time() - (older_than or 0.0)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from otel_ml.env import DIR
@@ -16,7 +17,7 @@ from otel_ml.variable import comma_separated
 from otel_ml_exporters.registry import registered
 from otel_ml_service.stored_runs.run_folders import LATEST, find, run_folders
 
-__all__ = ["EXPORTERS", "METRIC", "RUN", "STEPS", "dir_option", "run_argument"]
+__all__ = ["EXPORTERS", "METRIC", "RUN", "STEPS", "dir_option", "refuse_misspelled", "run_argument"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +34,13 @@ def dir_option(function: F) -> F:
         show_default="OTEL_ML_DIR, else ./otel-ml-runs",
         help="Folder of all runs.",
     )(function)
+
+
+def refuse_misspelled(base: Path) -> None:
+    """Refuse a `--dir` that somebody names and that is not there: that nothing is left in it says nothing."""
+    is_named = click.get_current_context().get_parameter_source("base") is ParameterSource.COMMANDLINE
+    if is_named and not base.is_dir():
+        raise click.BadParameter(f"there is no folder {str(base)!r}", param_hint="--dir")
 
 
 def run_argument(*, required: bool = True) -> Callable[[F], F]:

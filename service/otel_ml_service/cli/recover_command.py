@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import click
-from click.core import ParameterSource
 
 from otel_ml.config import Config, Endpoint
 from otel_ml.exceptions import ConfigError, VersionError
@@ -18,15 +18,15 @@ from otel_ml.quantities import seconds
 from otel_ml.recovery import LOSSES
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_service.cli.figures import thousands
-from otel_ml_service.cli.parameters import RUN, dir_option
+from otel_ml_service.cli.parameters import RUN, dir_option, refuse_misspelled
 from otel_ml_service.cli.recover_outcome import LEFT, LOST, Outcome, Waits
 from otel_ml_service.cli.screen import Screen, screen
 from otel_ml_service.env import JOURNAL_DIR
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.storage.database import StorageError
-from otel_ml_service.stored_runs.read_records import is_live
+from otel_ml_service.stored_runs.read_records import RunUnreadableError, is_live
 from otel_ml_service.stored_runs.recover import Recovered, RunTakenError, recover, send
-from otel_ml_service.stored_runs.run_folders import RunFolder, find
+from otel_ml_service.stored_runs.run_folders import RunFolder, find, is_there
 from otel_ml_service.stored_runs.unfinished import Unfinished, in_no_run, marked_id, unfinished, unreadable_spools
 
 __all__ = ["command"]
@@ -82,7 +82,8 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
         output.line(_left_for_its_endpoint(run, base))
     _tell_left_alone([run for run in found if run not in chosen], tell)
     if not chosen and not waiting and not unreadable and not elsewhere:
-        _check_folder(base, runs)
+        if not runs:
+            refuse_misspelled(base)
         output.line(_nothing(runs, base))
         return
     if waiting:
@@ -130,15 +131,27 @@ def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> li
 
     Raises:
         RunNotFoundError: a text names no run at all.
+        RunUnreadableError: nobody lets this user see whether a run is finished.
     """
     meant: list[Unfinished] = []
     for text in runs:
         matching = [run for run in found if run.is_meant_by(text)]
         if not matching:
-            folder = find(text, base).path.resolve()
+            named = find(text, base)
+            _require_open_state(named)
+            folder = named.path.resolve()
             matching = [run for run in found if run.folder.path.resolve() == folder]
         meant += [run for run in matching if run not in meant]
     return meant
+
+
+def _require_open_state(run: RunFolder) -> None:
+    state = run.database.parent
+    if is_there(state) and not os.access(state, os.R_OK | os.X_OK):
+        raise RunUnreadableError(
+            f"Whether run {run.id!r} is delivered cannot be told: {str(state)!r} is closed to this user. "
+            "Ask as the user who recorded it."
+        )
 
 
 def _of_an_endpoint(runs: Sequence[Unfinished]) -> list[Unfinished]:
@@ -216,13 +229,6 @@ def _is_to_be_sent(run: Unfinished, config: Config) -> bool:
 
 def _where(endpoint: Endpoint) -> str:
     return f"{endpoint.shown} ({endpoint.source})"
-
-
-def _check_folder(base: Path, runs: tuple[str, ...]) -> None:
-    """Refuse a folder that somebody names and that is not there: that nothing is left in it says nothing."""
-    is_named = click.get_current_context().get_parameter_source("base") is ParameterSource.COMMANDLINE
-    if is_named and not runs and not base.is_dir():
-        raise click.BadParameter(f"there is no folder {str(base)!r}", param_hint="--dir")
 
 
 def _nothing(runs: tuple[str, ...], base: Path) -> str:

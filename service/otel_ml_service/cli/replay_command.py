@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from otel_ml.exceptions import ConfigError
-from otel_ml.quantities import size
+from otel_ml.quantities import seconds, size
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters.exporter import Exporter
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
@@ -223,8 +223,12 @@ def _delivered(
             parts = (f"{name} {thousands(seq)}" for name, seq in delivered.items())
             now(f"writing {run.info.id}: {', '.join(parts)} of {count} records")
 
+        def waits_for(name: str) -> None:
+            most = f"{seconds(timeout)} without progress (--timeout)"
+            output.note(f"{run.info.id}: waits for {name}, for at most {most}")
+
         select = everything if SELF.read().value == FULL else None
-        return replay(run.records, run.info, makers, timeout=timeout, progress=show, select=select)
+        return replay(run.records, run.info, makers, timeout=timeout, progress=show, failing=waits_for, select=select)
 
 
 def _report(run: _Run, results: Sequence[Replayed], output: Screen) -> None:

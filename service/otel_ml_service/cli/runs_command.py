@@ -18,7 +18,7 @@ from otel_ml_service.cli.parameters import dir_option
 from otel_ml_service.cli.run_status import described
 from otel_ml_service.cli.screen import screen
 from otel_ml_service.findings.wording import plural
-from otel_ml_service.stored_runs.run_folders import no_run_in, run_folders, unreadable_folders
+from otel_ml_service.stored_runs.run_folders import RunNotFoundError, no_run_in, run_folders, unreadable_folders
 from otel_ml_service.stored_runs.status_word import NOT_FINISHED, UNTOLD
 
 __all__ = ["command"]
@@ -29,13 +29,18 @@ __all__ = ["command"]
 @click.option("--limit", "-n", type=click.IntRange(1), default=20, show_default=True, help="At most this many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 def command(base: Path, limit: int, as_json: bool) -> None:
-    """List the runs on this machine, the newest first."""
+    """List the runs on this machine, the newest first.
+
+    Exit code: 0, also where the folder has no run; 1 where there is no such folder.
+    """
     output = screen()
     runs = run_folders(base)
     unreadable = unreadable_folders(base)
     if unreadable:
         output.note(f"Not shown, as this user may not look into them: {', '.join(map(str, unreadable))}")
     if not runs:
+        if not base.exists():
+            raise RunNotFoundError(no_run_in(base))
         output.note(no_run_in(base))
         return
     rows = [described(run) for run in runs[:limit]]

@@ -236,7 +236,7 @@ def opened_to_read(path: Path, timeout_s: float = 0.0) -> Iterator[sqlite3.Conne
         _require_unchanged(path, log, closed_as)
         raise
     finally:
-        if not had_index:
+        if not had_index and index.exists():  # a disk that is read-only refuses to remove even what is not there
             index.unlink(missing_ok=True)  # of the log; SQLite leaves it to whoever writes
 
 

@@ -26,15 +26,15 @@ def remove_run(run: RunFolder, *, unfinished: bool) -> str:
         run: its folder.
         unfinished: whether also where a service was not done with it.
     """
-    with _kept_out(run) as (is_nobodys, places):
-        if not is_nobodys or any(map(has_writers, places)):
-            return f"{run.path} is not removed: it is being recorded again."
-        if not unfinished and (marked_id(run) is not None or any(map(spools_in, places))):
-            return f"{run.path} is not removed: it is not finished, or not in all of its backends."
-        try:
+    try:
+        with _kept_out(run) as (is_nobodys, places):
+            if not is_nobodys or any(map(has_writers, places)):
+                return f"{run.path} is not removed: it is being recorded again."
+            if not unfinished and (marked_id(run) is not None or any(map(spools_in, places))):
+                return f"{run.path} is not removed: it is not finished, or not in all of its backends."
             shutil.rmtree(run.path)
-        except OSError as error:
-            return f"{run.path} is not removed: {error.strerror} ({error.filename})."
+    except OSError as error:  # also where its owner does not let this user see whether a service has it
+        return f"{run.path} is not removed: {error.strerror} ({error.filename})."
     with suppress(OSError):
         run.path.parent.rmdir()  # the experiment's, if that was its last
     return ""

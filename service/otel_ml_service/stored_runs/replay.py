@@ -100,6 +100,10 @@ def run_info(run: RunFolder, records: Sequence[Record]) -> RunInfo:
     )
 
 
+def _nothing(*_: object) -> None:
+    """Take what a service would keep."""
+
+
 def replay(
     records: Sequence[Record],
     info: RunInfo,
@@ -107,6 +111,7 @@ def replay(
     *,
     timeout: float,
     progress: Callable[[Mapping[str, int]], None],
+    failing: Callable[[str], None] = _nothing,
     select: Selection | None = None,
 ) -> Sequence[Replayed]:
     """Deliver `records` to every exporter. What an exporter's backend holds already is not written again.
@@ -117,6 +122,7 @@ def replay(
         exporters: name → builds it.
         timeout: seconds without progress after which an exporter is given up.
         progress: called often with exporter → `seq` delivered.
+        failing: called with an exporter that fails and is tried again, once for each problem.
         select: what backends get of a record; by default, of otel_ml's own account what is not as it should be.
 
     Raises:
@@ -132,7 +138,7 @@ def replay(
     for pipeline in pipelines:
         pipeline.start()
     try:
-        _wait(pipelines, timeout, progress)
+        _wait(pipelines, timeout, progress, failing)
     finally:
         for pipeline in pipelines:
             # One that is behind was given up, and gets no more time.
@@ -145,12 +151,14 @@ def replay(
     return [Replayed(pipeline.name, pipeline.status.url, pipeline.status.lost) for pipeline in pipelines]
 
 
-def _nothing(*_: object) -> None:
-    """Take what a service would keep."""
-
-
-def _wait(pipelines: Sequence[Pipeline], timeout: float, progress: Callable[[Mapping[str, int]], None]) -> None:
+def _wait(
+    pipelines: Sequence[Pipeline],
+    timeout: float,
+    progress: Callable[[Mapping[str, int]], None],
+    failing: Callable[[str], None],
+) -> None:
     delivered: Mapping[str, int] = {}
+    told: set[tuple[str, str]] = set()
     deadline = time.monotonic() + timeout
     while any(pipeline.behind for pipeline in pipelines):
         now = {pipeline.name: pipeline.status.delivered for pipeline in pipelines}
@@ -161,6 +169,10 @@ def _wait(pipelines: Sequence[Pipeline], timeout: float, progress: Callable[[Map
         for pipeline in pipelines:
             if pipeline.status.state == "failed" or (pipeline.behind and time.monotonic() > deadline):
                 raise ReplayError(_given_up(pipeline.name, pipeline.status.problem or "no progress"))
+            problem = pipeline.status.problem
+            if problem and (pipeline.name, problem) not in told:
+                told.add((pipeline.name, problem))
+                failing(pipeline.name)
         time.sleep(_POLL_S)
 
 

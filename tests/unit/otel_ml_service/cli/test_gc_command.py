@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from otel_ml.quantities import size
 from otel_ml.wire.rendezvous import Service, rendezvous_of
 from otel_ml.wire.spool_format import SUFFIX
 from otel_ml_service.storage.database import InUseError
@@ -188,6 +189,44 @@ def test_gc_says_that_a_run_is_being_recorded(otel_ml: Run, live_run: RunFolder,
     assert live_run.path.exists()
 
 
+def test_a_run_that_is_recorded_counts_for_the_limit_and_stays(
+    otel_ml: Run, live_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = write_run(tmp_path, "01old", digits_records(steps=2))
+    monkeypatch.setenv("OTEL_ML_DIR_MAX", str(live_run.size() + old.size() - 1))
+
+    status, out, _ = otel_ml("gc", "--yes")
+
+    assert status == 0
+    assert "Removed 1 run, " in out
+    assert (old.path.exists(), live_run.path.exists()) == (False, True)
+
+
+def test_gc_that_cannot_keep_the_limit_says_what_stays(
+    otel_ml: Run, live_run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_ML_DIR_MAX", "1 KiB")
+
+    status, out, _ = otel_ml("gc", "--yes")
+
+    said = " ".join(out.split())
+    assert status == 0
+    assert f"What stays takes {size(live_run.size())}, more than 1.02 kB (OTEL_ML_DIR_MAX)" in said
+
+
+def test_gc_takes_no_other_limit_for_one_that_cannot_be_read(
+    otel_ml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path, "01old", digits_records(steps=2))
+    monkeypatch.setenv("OTEL_ML_DIR_MAX", "plenty")
+
+    status, out, err = otel_ml("gc", "--yes")
+
+    assert (status, out) == (1, "")
+    assert "OTEL_ML_DIR_MAX: expected a size such as" in err
+    assert run.path.exists()
+
+
 def test_gc_understands_ages_and_says_what_an_age_is(otel_ml: Run, tmp_path: Path) -> None:
     write_run(tmp_path, "02new", digits_records(steps=2))
 
@@ -227,6 +266,13 @@ def test_gc_asks_a_person_beside_the_json_and_says_what_was_declined(
     assert (status, row["id"], row["result"]) == (0, "01old", "declined")
     assert "Remove 1 run" in err
     assert run.path.exists()
+
+
+def test_gc_of_a_folder_that_is_not_there_is_wrong_usage(otel_ml: Run, tmp_path: Path) -> None:
+    status, out, err = otel_ml("gc", "--dir", str(tmp_path / "typo"), "--older-than", "30d", "--yes")
+
+    assert (status, out) == (2, "")
+    assert f"there is no folder {str(tmp_path / 'typo')!r}" in err
 
 
 def test_gc_that_has_nothing_to_remove_prints_no_object(otel_ml: Run, tmp_path: Path) -> None:

@@ -135,6 +135,19 @@ def test_an_exporter_that_could_not_end_what_it_was_given_has_not_taken_the_run(
     assert "Exporter 'uploading': The upload was not finished within 60 s." in done.stderr
 
 
+def test_an_exporter_that_cannot_write_is_said_to_be_waited_for_and_for_how_long(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=2))
+    (tmp_path / "taken").touch()
+
+    done = otel_ml(tmp_path, "replay", "01abc", "--to", "jsonl", "--experiment", "taken", "--timeout", "1")
+
+    why, waits, given_up = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert "cannot be written to" in why
+    assert waits == "01abc: waits for jsonl, for at most 1 s without progress (--timeout)"
+    assert "Put it right and replay again" in given_up
+
+
 def test_replay_names_an_unknown_exporter(tmp_path: Path) -> None:
     write_run(tmp_path, "01abc", digits_records(steps=2))
 

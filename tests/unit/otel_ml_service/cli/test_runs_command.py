@@ -32,14 +32,17 @@ def test_runs_lists_what_is_there_newest_first(otel_ml: Run, tmp_path: Path) -> 
     assert "finished" in out
 
 
-@pytest.mark.parametrize("command", ["runs", "show"])
-def test_a_folder_that_is_not_there_is_told_from_one_without_runs(otel_ml: Run, tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize(("command", "of_an_empty_one"), [("runs", 0), ("show", 1)])
+def test_a_folder_that_is_not_there_is_told_from_one_without_runs(
+    otel_ml: Run, tmp_path: Path, command: str, of_an_empty_one: int
+) -> None:
     (tmp_path / "empty").mkdir()
 
-    said = {name: "".join(otel_ml(command, "--dir", str(tmp_path / name))[1:]) for name in ("empty", "mispelled")}
+    empty, misspelled = (otel_ml(command, "--dir", str(tmp_path / name)) for name in ("empty", "misspelled"))
 
-    assert "mispelled': the folder does not exist. Set OTEL_ML_DIR" in said["mispelled"]
-    assert "empty'. Set OTEL_ML_DIR" in said["empty"]
+    assert (empty[0], misspelled[0]) == (of_an_empty_one, 1)
+    assert "misspelled': the folder does not exist. Set OTEL_ML_DIR" in misspelled[2]
+    assert "empty'. Set OTEL_ML_DIR" in empty[2]
 
 
 def test_runs_are_listed_without_the_packages_that_compute(tmp_path: Path) -> None:
