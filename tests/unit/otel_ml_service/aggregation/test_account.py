@@ -136,8 +136,8 @@ def test_a_run_that_ends_says_how_many_values_of_whom_never_arrived() -> None:
     assert any("1 of 5 values of rank 1 of trainer never arrived" in notice for notice in service.notices)
 
 
-@pytest.mark.parametrize("goes_down", [False, True])
-def test_what_arrives_after_the_end_is_taken_back_from_the_final_values(goes_down: bool) -> None:
+@pytest.mark.parametrize("goes_down", ["never", "when it has ended", "when it goes on"])
+def test_what_arrives_after_the_end_is_taken_back_from_the_final_values(goes_down: str) -> None:
     service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
     service.take(ranks[0].step(0, {"x": 1.0}))
     held_back = ranks[0].step(1, {"x": [1.0, 2.0, 3.0]}) + ranks[0].event("ml.text", "hello")
@@ -146,9 +146,13 @@ def test_what_arrives_after_the_end_is_taken_back_from_the_final_values(goes_dow
     gone = ("dropped/never_arrived", "dropped/events_never_arrived", "ranks_unheard")
     assert [final_values(service)[f"otel_ml/{name}"] for name in gone] == [3.0, 1.0, 1.0]
 
-    if goes_down:
+    if goes_down == "when it has ended":
         service.restart()
-    service.take(held_back, ranks[1].step(0, {"x": 1.0}), ranks[1].bye())
+    service.take(held_back, ranks[1].step(0, {"x": 1.0}))
+    if goes_down == "when it goes on":
+        assert service.engine.status.state == "running"
+        service.restart()
+    service.take(ranks[1].bye())
     service.wait(400)
 
     assert lost(service) == {}
