@@ -104,11 +104,9 @@ class Ledger:
 
     @property
     def recorded(self) -> int:
-        """Values the user recorded, as far as is known."""
-        if not self.ahead and not self.said_ahead:
-            return max(self.said[1].recorded, self.before[1] + self.since[1])
+        """Values the user recorded, as far as is known: what arrived since the newest totals is not in these."""
         newest = max((totals.recorded for totals, _ in self.said_ahead.values()), default=self.said[1].recorded)
-        return max(newest, self.arrived.values)
+        return max(newest, self.arrived.values + self.missing(at_end=True).values)
 
     def missing(self, *, at_end: bool) -> Amount:
         """Return what was sent and will not be waited for anymore.

@@ -284,6 +284,24 @@ def test_a_killed_process_of_which_all_arrived_that_it_sent_is_missed_nothing(re
     assert not any("never arrived" in notice for notice in service.notices)
 
 
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_what_a_killed_process_recorded_is_what_arrived_and_what_is_lost(overtaken: bool) -> None:
+    service, rank = Service(), Rank(0)
+    first = rank.step(0, {"x": 1.0})
+    rank.record(1, {"x": [1.0, 2.0]})  # never arrives
+    said = rank.step(2, {"x": 1.0}) + rank.says_totals(2)
+    since = [sent for step in range(3, 6) for sent in rank.step(step, {"x": 1.0})]  # no totals count it
+    service.take(first, *((since, said) if overtaken else (said, since)))
+
+    assert service.engine.status.recorded == 7
+    service.wait(400)
+
+    assert service.engine.status.state == "killed"
+    assert lost(service) == {NEVER_ARRIVED: 2}
+    assert service.engine.status.recorded == 7
+    assert final_values(service)["otel_ml/recorded"] == 7
+
+
 def test_an_event_that_arrives_after_the_totals_that_count_it_is_not_called_missing() -> None:
     service, rank = Service(), Rank(0)
     overtaken = rank.event("ml.text", "late")
