@@ -68,8 +68,8 @@ class Ledger:
         # overtaken.
         if seq <= self.said[0]:
             self.before += amount
-        elif seq <= floor:
-            self.since += amount
+        elif seq <= self.floor or (seq <= floor and not self.said_ahead):
+            self.since += amount  # at once: no totals stand in between that are still to be believed
         else:
             self.ahead[seq] = self.ahead.get(seq, NOTHING) + amount
         if floor != self.floor:

@@ -302,6 +302,18 @@ def test_what_a_killed_process_recorded_is_what_arrived_and_what_is_lost(overtak
     assert final_values(service)["otel_ml/recorded"] == 7
 
 
+def test_what_came_after_the_totals_in_one_request_hides_nothing_that_was_lost_before_them() -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}))
+    rank.record(1, {"x": 1.0})  # never arrives
+    service.take(rank.done(1))
+    service.wait(11, rank)  # nor is it waited for
+    service.take(rank.says_totals(1), rank.step(2, {"x": 1.0}))
+    service.wait(400)  # killed
+
+    assert lost(service) == {NEVER_ARRIVED: 1}
+
+
 def test_an_event_that_arrives_after_the_totals_that_count_it_is_not_called_missing() -> None:
     service, rank = Service(), Rank(0)
     overtaken = rank.event("ml.text", "late")
