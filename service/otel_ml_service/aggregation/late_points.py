@@ -183,18 +183,30 @@ class LatePoints:
         """Take what waited for a writer that turned out to be no restart as that of any other: some is too late."""
         for window in [window for window in attempt.retained.values() if window.forgotten is None or window.forgotten]:
             mine = window.of(writer)
-            parts = [self._parted(window, piece) for piece in mine]
-            refused = [gone for _, gone in parts if gone is not None]
-            if not refused:
-                continue
+            if any(self._parted(window, piece)[1] is not None for piece in mine):
+                self.withdraw(attempt, window, mine)
+                self._take_what_can_be(attempt, window, writer, mine)
+
+    def carry(self, attempt: Attempt, window: StepWindow, writer: int, pieces: list[Piece]) -> None:
+        """Take what a writer delivered in an attempt before, as what comes late: some is too late, if it is decided."""
+        if self._restart_detection.is_open(writer):
+            for piece in pieces:
+                self.join(attempt, window.step, piece)
+        else:
+            self._take_what_can_be(attempt, window, writer, pieces)
+
+    def _take_what_can_be(self, attempt: Attempt, window: StepWindow, writer: int, pieces: Sequence[Piece]) -> None:
+        """Take what of all pieces of a writer can still be taken for a closed window; the rest comes too late."""
+        parts = [self._parted(window, piece) for piece in pieces]
+        refused = [gone for _, gone in parts if gone is not None]
+        for taken, _ in parts:
+            if taken is not None:
+                self.join(attempt, window.step, taken)
+        if refused:
             self._run.refuse(attempt, refused)
             self._run.output.too_late.extend(self._as_sent(attempt, window, writer, refused))
-            self.withdraw(attempt, window, mine)
-            for taken, _ in parts:
-                if taken is not None:
-                    self.join(attempt, window.step, taken)
             window.points[writer] = sum(len(taken.partials.series) for taken, _ in parts if taken is not None)
-            self._drop_if_empty(attempt, window)
+        self._drop_if_empty(attempt, window)
 
     def _as_sent(
         self, attempt: Attempt, window: StepWindow, writer: int, pieces: Sequence[Piece]
