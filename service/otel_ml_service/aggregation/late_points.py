@@ -182,10 +182,13 @@ class LatePoints:
     def refuse(self, attempt: Attempt, writer: int) -> None:
         """Take what waited for a writer that turned out to be no restart as that of any other: some is too late."""
         for window in [window for window in attempt.retained.values() if window.forgotten is None or window.forgotten]:
-            mine = window.of(writer)
-            if any(self._parted(window, piece)[1] is not None for piece in mine):
-                self.withdraw(attempt, window, mine)
-                self._take_what_can_be(attempt, window, writer, mine)
+            self._refuse(attempt, window, writer)
+
+    def _refuse(self, attempt: Attempt, window: StepWindow, writer: int) -> None:
+        mine = window.of(writer)
+        if any(self._parted(window, piece)[1] is not None for piece in mine):
+            self.withdraw(attempt, window, mine)
+            self._take_what_can_be(attempt, window, writer, mine)
 
     def carry(self, attempt: Attempt, window: StepWindow, writer: int, pieces: list[Piece]) -> None:
         """Take what a writer delivered in an attempt before, as what comes late: some is too late, if it is decided."""
@@ -238,6 +241,11 @@ class LatePoints:
             window.missing.add(number)
 
     def _export(self, attempt: Attempt, window: StepWindow) -> None:
+        # It may have to go out before that is decided, where an attempt begins here or memory is full.
+        for number in self._restart_detection.undecided_in(window):
+            self._refuse(attempt, window, number)
+        if window.late_since is None:
+            return  # all that waited came too late
         run, stream = self._run, attempt.stream
         self._waiting.pop(window.number, None)
         self._restart_detection.replace_dead(attempt, window)
@@ -284,6 +292,8 @@ class LatePoints:
         window = attempt.retained[step]
         if window.late_since is not None:
             self._export(attempt, window)
+        if step not in attempt.retained:
+            return  # nothing of it could be taken
         attempt.let_go(step)
         if not window.pieces:
             self._run.drop(window)

@@ -106,3 +106,25 @@ def test_of_what_is_carried_into_an_attempt_in_which_the_step_is_forgotten_new_n
     assert [(sent.writer, sent.step, sent.partials.stats[:, 1].tolist()) for sent in late] == [(early.writer, 3, [1.0])]
     assert service.engine.status.lost == {"too_late": 1}
     service.restart()
+
+
+def test_an_attempt_that_begins_while_that_is_open_exports_nothing_in_the_place_of_what_is_forgotten() -> None:
+    service = Service(EngineSettings(retained_steps=1, closed_bytes=0))
+    go_through(service, [of_life("first", number, 0.0) for number in range(2)], range(11))
+    service.wait(40)
+    undecided = of_life("undecided", 0, 50.0)
+    service.take(undecided.record(3, {"x": 5.0, "new": 7.0}, "sum") + undecided.inside(3), undecided.bye("killed"))
+    assert service.engine.status.counts.waiting == 2
+
+    service.now += 5.0
+    again = [of_life("again", number, 56.0) for number in (1, 0)]
+    service.take(*[rank.step(2, {"x": 1.0}, "sum") + rank.inside(3) for rank in again], *[rank.bye() for rank in again])
+    service.wait(12)
+
+    assert any("Attempt 1 begins" in notice for notice in service.notices)
+    assert [record.values for record in service.steps() if (record.attempt, record.step) == (0, 3)] == [
+        {"x": 2.0},
+        {"new": 7.0},
+    ]
+    assert service.engine.status.lost == {"too_late": 1}
+    service.restart()
