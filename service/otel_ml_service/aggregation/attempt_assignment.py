@@ -295,15 +295,14 @@ class AttemptAssignment:
         """Copy what a writer delivered for a window; return it, for the window to give up."""
         mine = window.of(writer.number)
         target = self._target(attempt, window.step)
-        for piece in mine:
-            # The step may have closed in the attempt that it is carried to.
-            if window.step in attempt.open:
-                target.add(piece)
-            else:
-                self._late.join(attempt, window.step, piece)
         window.pass_on(writer.number, target)
         self._run.touch(old, window)
         self._run.touch(attempt, target)
+        if window.step not in attempt.open:
+            self._late.carry(attempt, target, writer.number, mine)
+            return mine
+        for piece in mine:
+            target.add(piece)
         return mine
 
     def _target(self, attempt: Attempt, step: int) -> StepWindow:

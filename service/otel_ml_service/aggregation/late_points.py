@@ -186,19 +186,34 @@ class LatePoints:
         """Take what waited for a writer that turned out to be no restart as that of any other: some is too late."""
         # Where nothing is forgotten (an empty set), all points can be taken.
         for window in [window for window in attempt.retained.values() if window.forgotten is None or window.forgotten]:
-            mine = window.of(writer)
-            parts = [self._parted(window, piece) for piece in mine]
-            refused = [gone for _, gone in parts if gone is not None]
-            if not refused:
-                continue
+            self._refuse(attempt, window, writer)
+
+    def _refuse(self, attempt: Attempt, window: StepWindow, writer: int) -> None:
+        mine = window.of(writer)
+        if any(self._parted(window, piece)[1] is not None for piece in mine):
+            self.withdraw(attempt, window, mine)
+            self._take_what_can_be(attempt, window, writer, mine)
+
+    def carry(self, attempt: Attempt, window: StepWindow, writer: int, pieces: list[Piece]) -> None:
+        """Take what a writer delivered in an attempt before, as what comes late: some is too late, if it is decided."""
+        if self._restart_detection.is_open(writer):
+            for piece in pieces:
+                self.join(attempt, window.step, piece)
+        else:
+            self._take_what_can_be(attempt, window, writer, pieces)
+
+    def _take_what_can_be(self, attempt: Attempt, window: StepWindow, writer: int, pieces: Sequence[Piece]) -> None:
+        """Take what of all pieces of a writer can still be taken for a closed window; the rest comes too late."""
+        parts = [self._parted(window, piece) for piece in pieces]
+        refused = [gone for _, gone in parts if gone is not None]
+        for taken, _ in parts:
+            if taken is not None:
+                self.join(attempt, window.step, taken)
+        if refused:
             self._run.refuse(attempt, refused)
             self._run.output.too_late.extend(self._as_sent(attempt, window, writer, refused))
-            self.withdraw(attempt, window, mine)
-            for taken, _ in parts:
-                if taken is not None:
-                    self.join(attempt, window.step, taken)
             window.points[writer] = sum(len(taken.partials.series) for taken, _ in parts if taken is not None)
-            self._drop_if_empty(attempt, window)
+        self._drop_if_empty(attempt, window)
 
     def _as_sent(
         self, attempt: Attempt, window: StepWindow, writer: int, pieces: Sequence[Piece]
@@ -230,6 +245,11 @@ class LatePoints:
             window.missing.add(number)
 
     def _export(self, attempt: Attempt, window: StepWindow) -> None:
+        # It may have to go out before that is decided, where an attempt begins here or memory is full.
+        for number in self._restart_detection.undecided_in(window):
+            self._refuse(attempt, window, number)
+        if window.late_since is None:
+            return  # all that waited came too late
         run, stream = self._run, attempt.stream
         self._waiting.pop(window.number, None)
         self._restart_detection.replace_dead(attempt, window)
@@ -278,6 +298,8 @@ class LatePoints:
         if window.late_since is not None:
             # On the disk nothing waits: its correction goes out first.
             self._export(attempt, window)
+        if step not in attempt.retained:
+            return  # nothing of it could be taken
         attempt.let_go(step)
         if not window.pieces:
             self._run.drop(window)

@@ -68,8 +68,8 @@ class Ledger:
         # overtaken.
         if seq <= self.said[0]:
             self.before += amount
-        elif seq <= floor:
-            self.since += amount
+        elif seq <= self.floor or (seq <= floor and not self.said_ahead):
+            self.since += amount  # at once: no totals stand in between that are still to be believed
         else:
             self.ahead[seq] = self.ahead.get(seq, NOTHING) + amount
         if floor != self.floor:
@@ -104,12 +104,9 @@ class Ledger:
 
     @property
     def recorded(self) -> int:
-        """Values the user recorded, as far as is known."""
-        if not self.ahead and not self.said_ahead:
-            # Totals come every 5 s (docs/protocol.md §4.7): more may have arrived since the last ones.
-            return max(self.said[1].recorded, self.before[1] + self.since[1])
+        """Values the user recorded, as far as is known: what arrived since the newest totals is not in these."""
         newest = max((totals.recorded for totals, _ in self.said_ahead.values()), default=self.said[1].recorded)
-        return max(newest, self.arrived.values)
+        return max(newest, self.arrived.values + self.missing(at_end=True).values)
 
     def missing(self, *, at_end: bool) -> Amount:
         """Return what was sent and will not be waited for anymore.

@@ -48,6 +48,10 @@ class RestartDetection:
         """Whether a closed window holds points of an undecided writer."""
         return bool(self._open) and not self._open.isdisjoint(window.writers)
 
+    def undecided_in(self, window: StepWindow) -> list[int]:
+        """Return the undecided writers of which a window holds points."""
+        return sorted(self._open & window.writers) if self._open else []
+
     def due(self) -> float | None:
         """Return when the next decision may fall, in seconds since the epoch."""
         if not self._open:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from otel_ml.wire.attributes import RESERVED_PREFIX
@@ -30,6 +30,7 @@ class RunEnd:
     Attributes:
         state: how the run stands.
         last_shutdown_message: seconds since the epoch; or when it was noted that a writer had died without one.
+        told: names of the counts that the run's last end has published, and that were not 0.
     """
 
     def __init__(self, run: RunState, steps: Steps, summaries: Summaries) -> None:
@@ -38,8 +39,7 @@ class RunEnd:
         self._summaries = summaries
         self.state: Status = "running"
         self.last_shutdown_message: float | None = None
-        # Names of the counts that the run's last end has published, and that were not 0.
-        self._told: frozenset[str] = frozenset()
+        self.told: frozenset[str] = frozenset()
 
     def heard(self) -> None:
         """Reopen a run that had ended: one of its writers sent something new."""
@@ -85,11 +85,13 @@ class RunEnd:
             else:
                 self.note_shutdown()
 
-    def restore(self, state: Status, last_shutdown_message: float | None) -> None:
-        """Stand where the run stood."""
+    def restore(self, state: Status, last_shutdown_message: float | None, told: Sequence[str] | None) -> None:
+        """Stand where the run stood; of a former version that did not store it, what an end has told is None."""
         self.state, self.last_shutdown_message = state, last_shutdown_message
-        if state != "running":
-            self._told = _not_zero(self._final_counts())
+        if told is not None:
+            self.told = frozenset(told)
+        elif state != "running":
+            self.told = _not_zero(self._final_counts())
 
     def due(self) -> float | None:
         """Return the time at which the run ends if nobody is heard until then; None while its files are looked for.
@@ -196,13 +198,13 @@ class RunEnd:
         """Publish what the run lost and what recording cost, once it is over."""
         values = self._final_counts()
         # A backend keeps a final value: what an earlier end of the run has counted, and is no more, is taken back.
-        gone = dict.fromkeys(sorted(self._told - values.keys()), 0.0)
+        gone = dict.fromkeys(sorted(self.told - values.keys()), 0.0)
         shown = {
             RESERVED_PREFIX + name: float(value)
             for name, value in (values | gone).items()
-            if value or name == "recorded" or name in self._told
+            if value or name == "recorded" or name in self.told
         }
-        self._told = _not_zero(values)
+        self.told = _not_zero(values)
         if shown:
             self._run.output.emit(Summary, time=self._run.now, values=shown)
 

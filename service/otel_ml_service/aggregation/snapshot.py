@@ -144,6 +144,7 @@ class Snapshot:
             "closed": self._closed.state(),
             "state": self._ending.state,
             "last_goodbye": self._ending.last_shutdown_message,
+            "told": sorted(self._ending.told),
             "spans": [self._spans.delivered, self._spans.duplicates],
             "events": run.events,
             "left_out": run.left_out,
@@ -265,7 +266,7 @@ class Snapshot:
         run.restore(entry)
         run.shapes.number_from(entry["next_shape"])
         self._closed.restore(entry["closed"])
-        self._ending.restore(entry["state"], entry["last_goodbye"])
+        self._ending.restore(entry["state"], entry["last_goodbye"], entry["told"])
         self._spans.restore(*entry["spans"])
 
 

@@ -136,8 +136,8 @@ def test_a_run_that_ends_says_how_many_values_of_whom_never_arrived() -> None:
     assert any("1 of 5 values of rank 1 of trainer never arrived" in notice for notice in service.notices)
 
 
-@pytest.mark.parametrize("goes_down", [False, True])
-def test_what_arrives_after_the_end_is_taken_back_from_the_final_values(goes_down: bool) -> None:
+@pytest.mark.parametrize("goes_down", ["never", "when it has ended", "when it goes on"])
+def test_what_arrives_after_the_end_is_taken_back_from_the_final_values(goes_down: str) -> None:
     service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
     service.take(ranks[0].step(0, {"x": 1.0}))
     held_back = ranks[0].step(1, {"x": [1.0, 2.0, 3.0]}) + ranks[0].event("ml.text", "hello")
@@ -146,9 +146,13 @@ def test_what_arrives_after_the_end_is_taken_back_from_the_final_values(goes_dow
     gone = ("dropped/never_arrived", "dropped/events_never_arrived", "ranks_unheard")
     assert [final_values(service)[f"otel_ml/{name}"] for name in gone] == [3.0, 1.0, 1.0]
 
-    if goes_down:
+    if goes_down == "when it has ended":
         service.restart()
-    service.take(held_back, ranks[1].step(0, {"x": 1.0}), ranks[1].bye())
+    service.take(held_back, ranks[1].step(0, {"x": 1.0}))
+    if goes_down == "when it goes on":
+        assert service.engine.status.state == "running"
+        service.restart()
+    service.take(ranks[1].bye())
     service.wait(400)
 
     assert lost(service) == {}
@@ -278,6 +282,36 @@ def test_a_killed_process_of_which_all_arrived_that_it_sent_is_missed_nothing(re
     service.wait(400)
 
     assert not any("never arrived" in notice for notice in service.notices)
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_what_a_killed_process_recorded_is_what_arrived_and_what_is_lost(overtaken: bool) -> None:
+    service, rank = Service(), Rank(0)
+    first = rank.step(0, {"x": 1.0})
+    rank.record(1, {"x": [1.0, 2.0]})  # never arrives
+    said = rank.step(2, {"x": 1.0}) + rank.says_totals(2)
+    since = [sent for step in range(3, 6) for sent in rank.step(step, {"x": 1.0})]  # no totals count it
+    service.take(first, *((since, said) if overtaken else (said, since)))
+
+    assert service.engine.status.recorded == 7
+    service.wait(400)
+
+    assert service.engine.status.state == "killed"
+    assert lost(service) == {NEVER_ARRIVED: 2}
+    assert service.engine.status.recorded == 7
+    assert final_values(service)["otel_ml/recorded"] == 7
+
+
+def test_what_came_after_the_totals_in_one_request_hides_nothing_that_was_lost_before_them() -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}))
+    rank.record(1, {"x": 1.0})  # never arrives
+    service.take(rank.done(1))
+    service.wait(11, rank)  # nor is it waited for
+    service.take(rank.says_totals(1), rank.step(2, {"x": 1.0}))
+    service.wait(400)  # killed
+
+    assert lost(service) == {NEVER_ARRIVED: 1}
 
 
 def test_an_event_that_arrives_after_the_totals_that_count_it_is_not_called_missing() -> None:

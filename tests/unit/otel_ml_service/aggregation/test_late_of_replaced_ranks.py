@@ -8,7 +8,7 @@ import pytest
 
 from otel_ml_service.aggregation.observation import Fragment
 from otel_ml_service.aggregation.settings import EngineSettings
-from tests.strategies import Rank, Service, split
+from tests.strategies import START, Rank, Service, split
 
 FORGOTTEN = EngineSettings(retained_steps=2, closed_bytes=0)
 """Of all but the newest steps it is known which series they have, and no more."""
@@ -65,3 +65,66 @@ def test_what_a_collector_has_split_and_is_handed_over_is_told_as_one_message() 
     told = [(sent.seq, sent.seq_points, str(sent.reduction), len(sent.partials.series)) for sent in late]
     assert told == [(1, 2, "sum", 1), (1, 2, "sum", 1), (2, 1, "max", 1)]
     assert {(sent.axis, sent.step) for sent in late} == {("step", 3)}
+
+
+def of_life(life: str, number: int, born: float) -> Rank:
+    return Rank(number, instance=f"{life}-{number}", boot="host", born=START + born, clock=START + born)
+
+
+def go_through(service: Service, ranks: list[Rank], steps: range) -> None:
+    for step in steps:
+        service.now += 1.0
+        for rank in ranks:
+            rank.clock = service.now
+        service.take(*[rank.step(step, {"x": 1.0}, "sum") + rank.inside(step) for rank in ranks])
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_of_what_is_carried_into_an_attempt_in_which_the_step_is_forgotten_new_names_land_and_the_rest_is_too_late(
+    restarts: bool,
+) -> None:
+    service = Service(EngineSettings(retained_steps=1, closed_bytes=0))
+    go_through(service, [of_life("first", number, 0.0) for number in range(3)], range(11))
+    service.wait(40)
+    one, early, other = of_life("again", 0, 60.0), of_life("again", 1, 56.0), of_life("again", 2, 61.0)
+    service.now = START + 62.0
+    go_through(service, [one], range(5, 15))
+    service.wait(12, one)
+    early.clock = other.clock = service.now
+    service.take(early.record(3, {"y": 1.0, "new": 7.0}, "sum") + early.inside(3))  # born before the attempt began
+    service.take(one.step(3, {"y": 2.0}, "sum"), one.inside(15))
+    go_through(service, [one], range(15, 17))
+    if restarts:
+        service.restart()
+
+    service.take(other.record(2, {"x": 1.0}, "sum") + other.inside(2))  # all three were started again together
+    service.wait(12, one, early, other)
+
+    shown = [record.values for record in service.steps() if (record.attempt, record.step) == (1, 3)]
+    assert shown == [{"y": 2.0}, {"new": 7.0}]
+    late = [sent for outcome in service.outcomes for sent in outcome.too_late if isinstance(sent, Fragment)]
+    assert [(sent.writer, sent.step, sent.partials.stats[:, 1].tolist()) for sent in late] == [(early.writer, 3, [1.0])]
+    assert service.engine.status.lost == {"too_late": 1}
+    service.restart()
+
+
+def test_an_attempt_that_begins_while_that_is_open_exports_nothing_in_the_place_of_what_is_forgotten() -> None:
+    service = Service(EngineSettings(retained_steps=1, closed_bytes=0))
+    go_through(service, [of_life("first", number, 0.0) for number in range(2)], range(11))
+    service.wait(40)
+    undecided = of_life("undecided", 0, 50.0)
+    service.take(undecided.record(3, {"x": 5.0, "new": 7.0}, "sum") + undecided.inside(3), undecided.bye("killed"))
+    assert service.engine.status.counts.waiting == 2
+
+    service.now += 5.0
+    again = [of_life("again", number, 56.0) for number in (1, 0)]
+    service.take(*[rank.step(2, {"x": 1.0}, "sum") + rank.inside(3) for rank in again], *[rank.bye() for rank in again])
+    service.wait(12)
+
+    assert any("Attempt 1 begins" in notice for notice in service.notices)
+    assert [record.values for record in service.steps() if (record.attempt, record.step) == (0, 3)] == [
+        {"x": 2.0},
+        {"new": 7.0},
+    ]
+    assert service.engine.status.lost == {"too_late": 1}
+    service.restart()
