@@ -63,7 +63,7 @@ class Between:
     @property
     def longest(self) -> int:
         """The step before which most passed."""
-        return max(self.of_steps, key=lambda step: self.of_steps[step])
+        return max(self.of_steps, key=self.of_steps.__getitem__)
 
     @property
     def _where(self) -> str:

@@ -76,7 +76,7 @@ class Untimed:
     @property
     def longest(self) -> int:
         """The step that has most."""
-        return max(self.of_steps, key=lambda step: self.of_steps[step])
+        return max(self.of_steps, key=self.of_steps.__getitem__)
 
     @property
     def advice(self) -> str:
