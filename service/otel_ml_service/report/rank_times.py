@@ -63,7 +63,7 @@ class RankTimes:
         """Take spans of the role and axis, each with a step."""
         if self._looks < _SAMPLES:
             self._learn(rows)
-        self._ranks.update({row["rank"] for row in rows})
+        self._ranks.update(map(itemgetter("rank"), rows))
         self._count(rows)
         while self._cells > self.most_cells and len(self._open) > 1:
             self._close(heappop(self._ascending))  # the smallest step: its ranks have most likely all told of it
@@ -136,7 +136,7 @@ class RankTimes:
         return found
 
     def _slowdown(self, seconds: Mapping[tuple[int, str], float]) -> Mapping[int, float]:
-        ranks = sorted({rank for rank, _ in seconds})
+        ranks = sorted({rank for rank, _ in seconds} if len(self._ranks) > 1 else self._ranks)
         if len(ranks) == 1:  # nobody to compare it with
             return {ranks[0]: math.nan}
         names = dict.fromkeys(name for _, name in seconds)
