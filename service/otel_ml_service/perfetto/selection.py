@@ -98,14 +98,15 @@ def gather(read: Callable[[], Iterable[SpanRow | Record]], steps: Steps, check: 
     """Return what there is of these steps.
 
     Args:
-        read: reads the run; called again where something has no step of this axis: when the steps were is known then.
+        read: reads the run; called again where something is on another axis or on none, or is linked to: when the steps
+            were, and what they link to, is known then.
         steps: that are asked for.
         check: is told how many spans there are, and raises where these are too many.
     """
     gathered = _Gathered(steps, check)
     for item in read():
         gathered.take(item)
-    if gathered.is_more and gathered.found.end_ns:
+    if gathered.is_more:
         for item in read():
             gathered.take_then(item)
     return gathered.found
@@ -114,10 +115,16 @@ def gather(read: Callable[[], Iterable[SpanRow | Record]], steps: Steps, check: 
 class _Gathered:
     def __init__(self, steps: Steps, check: Callable[[int], None]) -> None:
         self.found = Found()
-        self.is_more = False
+        self._is_left_out = False
+        self._is_other_axis = False
         self._steps = steps
         self._check = check
         self._linked: set[str] = set()
+
+    @property
+    def is_more(self) -> bool:
+        """Whether there may be something that `take_then` takes."""
+        return self.found.end_ns > 0 and self._is_left_out and (self._is_other_axis or bool(self._linked))
 
     def take(self, item: SpanRow | Record) -> None:
         """Take what is at one of the steps."""
@@ -165,7 +172,8 @@ class _Gathered:
 
     def _is_chosen(self, axis: str | None, step: int | None) -> bool:
         chosen = self._steps.is_all or self._steps.has(axis, step)
-        self.is_more = self.is_more or not chosen
+        self._is_left_out = self._is_left_out or not chosen
+        self._is_other_axis = self._is_other_axis or axis != self._steps.axis
         return chosen
 
     def _note(self, role: str, axis: str | None, step: int | None) -> None:
