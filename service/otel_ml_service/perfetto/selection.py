@@ -177,10 +177,12 @@ class _Gathered:
         return chosen
 
     def _note(self, role: str, axis: str | None, step: int | None) -> None:
-        self.found.roles.update({role} - {""})  # what the service says of itself has none
+        if role:  # what the service says of itself has none
+            self.found.roles.add(role)
         if axis is not None and step is not None:
             first, last = self.found.axes.get(axis, (step, step))
-            self.found.axes[axis] = min(first, step), max(last, step)
+            if step <= first or step >= last:
+                self.found.axes[axis] = min(first, step), max(last, step)
 
     def _widen(self, begin_ns: int, end_ns: int) -> None:
         self.found.begin_ns = min(self.found.begin_ns, begin_ns)
