@@ -129,13 +129,14 @@ def test_whatever_overlaps_each_slice_has_the_times_of_its_span(
     ("beside", "spans", "times"),
     [
         ([], 18, 1),
-        ([span(900, "generate", 435, 445, role="generator", axis="rollout", step=7)], 19, 2),
-        ([span(901, "without a step", 435, 445, axis=None, step=None)], 19, 2),
+        ([span(900, "generate", 435, 445, role="generator", axis="rollout", step=7)], 19, 1),
+        ([span(901, "without a step", 435, 445, axis=None, step=None)], 19, 1),
         ([span(902, "linked", 435, 445, links=(SpanLink(f"{1:032x}", f"{1:016x}"),))], 20, 2),  # to one of step 0
-        ([Text(1, T0 / 1e9, "note", "time", None, "of no step")], 18, 2),
+        ([Text(1, T0 / 1e9, "note", "time", None, "of no step")], 18, 1),
+        ([span(903, "generate", 35, 45, role="generator", axis="rollout", step=7)] * 20_001, 18, 2),
     ],
 )
-def test_a_run_is_read_again_only_where_something_may_have_been_done_beside_the_steps(
+def test_a_run_is_read_again_only_where_steps_link_to_something_or_much_was_done_beside_them(
     beside: list[Span | Text], spans: int, times: int
 ) -> None:
     every = [*steps_of(ranks=2, steps=10), *beside]
