@@ -153,8 +153,8 @@ class RankTimes:
             return [dict.fromkeys(self._ranks, math.nan)] * len(steps)
         alike: dict[tuple[frozenset[_Cell], tuple[str, ...]], list[int]] = defaultdict(list)
         for place, seconds in enumerate(steps):
-            unknown = dict.fromkeys(name for _, name in seconds if name not in self._known)
-            alike[frozenset(seconds), tuple(unknown)].append(place)
+            unknown = tuple(dict.fromkeys(name for _, name in seconds if name not in self._known))
+            alike[frozenset(seconds), unknown].append(place)
         found: list[Mapping[int, float]] = [{}] * len(steps)
         for (cells, unknown), places in alike.items():
             slow = self._of_alike(cells, (*self._known, *unknown), [steps[place] for place in places])
