@@ -26,8 +26,9 @@ def own_extra(
     the usual rank's, too. What is longer only then is not counted either: not every phase waits.
 
     Args:
-        seconds: [ranks, phases], phases in the order in which they are recorded within a step.
-        usual: of each rank, [ranks, phases].
+        seconds: [ranks, phases], phases in the order in which they are recorded within a step; of many steps, in which
+            the same ranks have the same phases, [ranks, steps, phases].
+        usual: of each rank, in the same form.
         groups: rows of ranks that do the same work.
         later: [ranks, phases], by how much later than its times tell each began, that came late out of the step before
             (`meetings.py`).
@@ -47,9 +48,9 @@ def own_extra(
         >>> own_extra(seconds, usual, (np.arange(3),), later, later > 0).round(3).tolist()
         [[0.0, 0.0], [0.0, 0.0], [-0.3, 0.3]]
     """
-    # [ranks, phases]: when each rank began a phase, if it did nothing between them.
+    # When each rank began a phase, if it did nothing between them.
     begun = np.zeros_like(seconds)
-    np.cumsum(np.where(np.isnan(seconds), 0.0, seconds)[:, :-1], axis=1, out=begun[:, 1:])
+    np.cumsum(np.where(np.isnan(seconds), 0.0, seconds)[..., :-1], axis=-1, out=begun[..., 1:])
     last = begun.max(axis=0)
     if later is not None and is_known is not None:
         last = (begun + later).max(axis=0)

@@ -118,9 +118,11 @@ def usual_of(seconds: Floats, groups: Groups) -> Floats:
     """Return what is usual for each rank in each phase: the lower median of its peers; NaN where it has none.
 
     Args:
-        seconds: [ranks, phases].
+        seconds: [ranks, phases], or of many steps [ranks, steps, phases].
         groups: of its rows.
     """
+    if seconds.ndim > 2:
+        return usual_of(seconds.reshape(len(seconds), -1), groups).reshape(seconds.shape)
     if len(groups) == 1 and len(groups[0]) == len(seconds):  # as in most jobs
         usual = np.empty(seconds.shape)
         usual[:] = low_median(seconds, least=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,9 @@ from otel_ml_service.stored_runs.read_spans import SpanRow
 __all__ = ["Found", "Steps", "gather"]
 
 _LAST_NS = 2**63 - 1
+
+_HELD = 20_000
+"""Of what is beside the steps, until it is known when these were: of more the run is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +101,16 @@ def gather(read: Callable[[], Iterable[SpanRow | Record]], steps: Steps, check: 
     """Return what there is of these steps.
 
     Args:
-        read: reads the run; called again where something has no step of this axis: when the steps were is known then.
+        read: reads the run; called again where steps link to something, or much is on another axis or on none: when the
+            steps were, and what they link to, is known then.
         steps: that are asked for.
         check: is told how many spans there are, and raises where these are too many.
     """
     gathered = _Gathered(steps, check)
     for item in read():
         gathered.take(item)
-    if gathered.is_more and gathered.found.end_ns:
-        for item in read():
+    if gathered.is_more:
+        for item in gathered.held or read():
             gathered.take_then(item)
     return gathered.found
 
@@ -114,10 +118,21 @@ def gather(read: Callable[[], Iterable[SpanRow | Record]], steps: Steps, check: 
 class _Gathered:
     def __init__(self, steps: Steps, check: Callable[[int], None]) -> None:
         self.found = Found()
-        self.is_more = False
+        self._is_left_out = False
+        self._beside: list[SpanRow | Record] = []
         self._steps = steps
         self._check = check
         self._linked: set[str] = set()
+
+    @property
+    def is_more(self) -> bool:
+        """Whether there may be something that `take_then` takes."""
+        return self.found.end_ns > 0 and self._is_left_out and bool(self._beside or self._linked)
+
+    @property
+    def held(self) -> Sequence[SpanRow | Record]:
+        """All that may be; nothing where it is too much, or where what is linked to has to be looked for."""
+        return () if self._linked or len(self._beside) > _HELD else self._beside
 
     def take(self, item: SpanRow | Record) -> None:
         """Take what is at one of the steps."""
@@ -125,14 +140,14 @@ class _Gathered:
             self._take_span(item)
         elif isinstance(item, StepRecord):
             self._note(item.role, item.axis, item.step)
-            if self._is_chosen(item.axis, item.step):
+            if self._is_chosen(item, item.axis, item.step):
                 time_ns = round(item.time * 1e9)
                 # A correction may come long after its step.
                 if not item.amendment:
                     self._widen(time_ns, time_ns)
                 self._add_values(item, time_ns)
         elif isinstance(item, Text):
-            if self._is_chosen(item.axis, item.step):
+            if self._is_chosen(item, item.axis, item.step):
                 self.found.texts.append(item)
         elif isinstance(item, Table) and item.name.endswith(f"{RESERVED_PREFIX}findings"):
             self.found.findings[item.name] = item
@@ -156,7 +171,7 @@ class _Gathered:
             self.found.without_time += 1
             return
         self._note(span["role"], span["axis"], span["step"])
-        if self._is_chosen(span["axis"], span["step"]):
+        if self._is_chosen(span, span["axis"], span["step"]):
             self._widen(span["start_ns"], span["end_ns"])
             self._linked.update(link["trace_id"] + link["span_id"] for link in span.get("links") or ())
             self._add_span(span)
@@ -164,16 +179,21 @@ class _Gathered:
     def _is_beside(self, record: StepRecord | Text) -> bool:
         return record.axis != self._steps.axis and self.found.is_then(record.time * 1e9, record.time * 1e9)
 
-    def _is_chosen(self, axis: str | None, step: int | None) -> bool:
-        chosen = self._steps.is_all or self._steps.has(axis, step)
-        self.is_more = self.is_more or not chosen
-        return chosen
+    def _is_chosen(self, item: SpanRow | Record, axis: str | None, step: int | None) -> bool:
+        if self._steps.is_all or self._steps.has(axis, step):
+            return True
+        self._is_left_out = True
+        if axis != self._steps.axis and len(self._beside) <= _HELD:  # one more says that it is not all
+            self._beside.append(item)
+        return False
 
     def _note(self, role: str, axis: str | None, step: int | None) -> None:
-        self.found.roles.update({role} - {""})  # what the service says of itself has none
+        if role:  # what the service says of itself has none
+            self.found.roles.add(role)
         if axis is not None and step is not None:
             first, last = self.found.axes.get(axis, (step, step))
-            self.found.axes[axis] = min(first, step), max(last, step)
+            if step <= first or step >= last:
+                self.found.axes[axis] = min(first, step), max(last, step)
 
     def _widen(self, begin_ns: int, end_ns: int) -> None:
         self.found.begin_ns = min(self.found.begin_ns, begin_ns)

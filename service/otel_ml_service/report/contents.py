@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml.wire.published_name import is_own, published_name
 from otel_ml_exporters.records import HistogramValue, Image, Record, Span, SpanBatch, StepRecord, Table, Text
-from otel_ml_exporters.span_lines import SpanLines, span_of
+from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.report.rank_times import RankTimes
 from otel_ml_service.stored_runs.deliveries import deliveries, not_taken
 from otel_ml_service.stored_runs.follow_spans import newest_spans
@@ -31,6 +33,9 @@ _FINDINGS = "otel_ml/findings"
 
 _SPANS = 20_000
 """Newest spans that are kept: the views of steps show them."""
+
+_WHO, _PLACE = itemgetter("role", "rank"), itemgetter("role", "axis")
+"""Of the row of a span."""
 
 
 @dataclass
@@ -59,7 +64,8 @@ class Contents:
     tables: dict[str, Table] = field(default_factory=dict)
     images: dict[str, Image] = field(default_factory=dict)
     histograms: dict[str, HistogramValue] = field(default_factory=dict)
-    _newest: deque[SpanRow] = field(default_factory=lambda: deque(maxlen=_SPANS))
+    _newest: deque[SpanLines] = field(default_factory=deque)
+    _held: int = 0
     times: dict[tuple[str, str], RankTimes] = field(default_factory=lambda: defaultdict(RankTimes))
     workers: set[tuple[str, int]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)
@@ -100,28 +106,36 @@ class Contents:
         elif isinstance(record, HistogramValue):
             self.histograms[record.name] = record
         elif isinstance(record, SpanBatch):
-            self._add_spans(SpanLines.of(record.spans).rows())
+            self._add_spans(SpanLines.of(record.spans))
 
-    def _add_spans(self, rows: Sequence[SpanRow]) -> None:
+    def _add_spans(self, spans: SpanLines) -> None:
+        self._hold(spans.newest(_SPANS))
         # Of a long run a million: rows, not spans, of which only the newest are made.
-        self._newest.extend(rows)
-        self.workers.update({(row["role"], row["rank"]) for row in rows})
+        rows = spans.rows()
+        self.workers.update(map(_WHO, rows))
         of_steps: dict[tuple[str, str], list[SpanRow]] = defaultdict(list)
-        for row in rows:
-            if row["step"] is not None and row["axis"] is not None:
-                of_steps[row["role"], row["axis"]].append(row)
-        for place, found in of_steps.items():
-            self.times[place].add(found)
+        for place, found in groupby(rows, _PLACE):
+            of_steps[place] += [row for row in found if row["step"] is not None]
+        for (role, axis), timed in of_steps.items():
+            if axis is not None and timed:
+                self.times[role, axis].add(timed)
+
+    def _hold(self, spans: SpanLines) -> None:
+        """Keep the newest spans, as text: of a long run nearly all go again, and a row takes three times the memory."""
+        self._newest.append(spans)
+        self._held += len(spans)
+        while self._held - len(self._newest[0]) >= _SPANS:
+            self._held -= len(self._newest.popleft())
 
     @property
     def spans(self) -> list[Span]:
         """The newest ones, oldest first."""
-        return list(map(span_of, self._newest))
+        return list(SpanLines.joined(self._newest).newest(_SPANS))
 
     @property
     def is_cut(self) -> bool:
         """Whether there may have been older spans than `spans`: of the oldest steps there are not all, then."""
-        return len(self._newest) == self._newest.maxlen
+        return self._held >= _SPANS
 
     def _add_step(self, record: StepRecord) -> None:
         self.attempts.add(record.attempt)

@@ -14,7 +14,7 @@ from otel_ml.quantities import quantity
 from otel_ml.wire.attributes import TIME_AXIS
 from otel_ml_service.findings.units import unit_of
 from otel_ml_service.report.markup import Markup, chart_number, joined, script_data, tag
-from otel_ml_service.stored_runs.run_history import Series
+from otel_ml_service.stored_runs.run_history import Series, ascending
 
 __all__ = ["COLORS", "Curve", "chart", "last_value", "numbers", "shell", "strip", "strip_numbers", "thinned"]
 
@@ -41,13 +41,12 @@ def thinned(series: Series, most: int = _POINTS) -> list[tuple[int, float]]:
         >>> thinned({step: float(step == 5) for step in range(1000)}, 10)[1]
         (5, 1.0)
     """
-    points = list(series.items())
-    if len(points) <= most:
-        return points
-    # Two points of each stretch stay.
-    stretch = math.ceil(len(points) * 2 / most)
-    values = np.full(math.ceil(len(points) / stretch) * stretch, np.nan)
-    values[: len(points)] = np.fromiter(series.values(), np.float64, len(points))
+    if len(series) <= most:
+        return list(series.items())
+    points = list(series), list(series.values())
+    stretch = math.ceil(len(series) * 2 / most)
+    values = np.full(math.ceil(len(series) / stretch) * stretch, np.nan)
+    values[: len(series)] = np.fromiter(points[1], np.float64, len(series))
     parts = values.reshape(-1, stretch)  # stretches × points, the last one filled up with NaN
     finite = np.isfinite(parts)
     # Of a stretch without a finite value both are its first point.
@@ -55,13 +54,14 @@ def thinned(series: Series, most: int = _POINTS) -> list[tuple[int, float]]:
     highest = np.where(finite, parts, -np.inf).argmax(axis=1)
     begin = np.arange(len(parts)) * stretch
     # Sorted, and once where lowest and highest are the same point.
-    return [points[place] for place in np.unique(np.concatenate([begin + lowest, begin + highest])).tolist()]
+    kept = np.unique(np.concatenate([begin + lowest, begin + highest])).tolist()
+    return [(points[0][place], points[1][place]) for place in kept]
 
 
 def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     """Return a figure with one or several curves over an axis; gaps where a value is NaN or infinite, marked below."""
     unit = unit_of(title)
-    curves = [Curve(curve.label, dict(sorted(curve.series.items()))) for curve in curves]
+    curves = [Curve(curve.label, ascending(curve.series)) for curve in curves]
     drawn = [thinned(curve.series) for curve in curves]
     holes = sorted({step for curve in curves for step in _holes(curve.series)})
     said = [_said(unit, curves), f"{len(holes):,} not finite" if holes else ""]
@@ -69,8 +69,7 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     finite = [value for found in drawn for _, value in found if math.isfinite(value)]
     if not finite:
         return tag("figure", caption, tag("p", "no finite value", class_="quiet"), class_="chart")
-    steps = [step for curve in curves for step in curve.series]
-    frame = _Frame.of(steps, finite)
+    frame = _Frame.of([end(curve.series) for curve in curves if curve.series for end in (min, max)], finite)
     lines = [line for number, found in enumerate(drawn) for line in frame.lines(found, _look(number))]
     grid = tag("path", d=f"M{_LEFT} {_TOP}V{HEIGHT - _BOTTOM}H{WIDTH - _RIGHT}", class_="axis")
     marks = [tag("path", d=frame.marks([step for step, _ in thinned(dict.fromkeys(holes, 0.0))]), class_="hole")]
@@ -140,7 +139,7 @@ def numbers(title: str, axis: str, curves: Sequence[Curve], after: int | None = 
 
 def _after(series: Series, step: int | None) -> Series:
     if step is None:
-        return dict(sorted(series.items()))
+        return ascending(series)
     # From the end: of a long run few are new. Where an older step came late, the page is given all of it anew.
     new = takewhile(lambda point: point[0] > step, reversed(series.items()))  # type: ignore[call-overload]
     return dict(reversed(list(new)))

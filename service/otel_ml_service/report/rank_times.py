@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import groupby, islice, zip_longest
+from itertools import groupby, islice, repeat, zip_longest
 from operator import itemgetter
 
 import numpy as np
@@ -23,6 +23,11 @@ from otel_ml_service.stored_runs.read_spans import SpanRow
 __all__ = ["RankTimes"]
 
 Floats = npt.NDArray[np.float64]
+
+_Cell = tuple[int, str]
+"""Rank and timer."""
+_Seconds = Mapping[_Cell, float]
+"""Of a step: what each rank took in each timer."""
 
 _CELLS = 300_000
 """Of seconds (step, rank, timer) that are held; of older steps only the slow-downs are."""
@@ -48,7 +53,7 @@ class RankTimes:
     most_slowdowns: int = _SLOWDOWNS
     slowdowns: dict[int, Mapping[int, float]] = field(default_factory=dict)
     is_thinned: bool = False
-    _open: dict[int, dict[tuple[int, str], float]] = field(default_factory=lambda: defaultdict(dict))
+    _open: dict[int, dict[_Cell, float]] = field(default_factory=lambda: defaultdict(dict))
     _ascending: list[int] = field(default_factory=list)
     _ranks: set[int] = field(default_factory=set)
     _cells: int = 0
@@ -63,10 +68,18 @@ class RankTimes:
         """Take spans of the role and axis, each with a step."""
         if self._looks < _SAMPLES:
             self._learn(rows)
-        self._ranks.update({row["rank"] for row in rows})
+        self._ranks.update(map(itemgetter("rank"), rows))
         self._count(rows)
+        self._close(list(self._too_many()))
+
+    def _too_many(self) -> Iterator[tuple[int, _Seconds]]:
+        """Take out the smallest steps: their ranks have most likely all told of them."""
         while self._cells > self.most_cells and len(self._open) > 1:
-            self._close(heappop(self._ascending))  # the smallest step: its ranks have most likely all told of it
+            step = heappop(self._ascending)
+            self._computed.pop(step, None)
+            seconds = self._open.pop(step)
+            self._cells -= len(seconds)
+            yield step, seconds
 
     def _learn(self, rows: Sequence[SpanRow]) -> None:
         """Look at how the timers of the first ranks' steps follow each other."""
@@ -96,19 +109,18 @@ class RankTimes:
                 seconds[cell] = taken
                 self._cells += 1
 
-    def _of_step(self, step: int) -> dict[tuple[int, str], float]:
+    def _of_step(self, step: int) -> dict[_Cell, float]:
         if step not in self._open:
             heappush(self._ascending, step)
         return self._open[step]
 
-    def _close(self, step: int) -> None:
-        seconds = self._open.pop(step)
-        self._cells -= len(seconds)
-        self._computed.pop(step, None)
-        self.slowdowns[step] = self._slowdown(seconds)
-        self._slowdowns += len(self.slowdowns[step])
-        if self._slowdowns > self.most_slowdowns and len(self.slowdowns) > 1:
-            self._halve()
+    def _close(self, steps: Sequence[tuple[int, _Seconds]]) -> None:
+        found = self._slowdowns_of([seconds for _, seconds in steps])
+        for (step, _), slowdown in zip(steps, found, strict=True):
+            self.slowdowns[step] = slowdown
+            self._slowdowns += len(slowdown)
+            if self._slowdowns > self.most_slowdowns and len(self.slowdowns) > 1:
+                self._halve()
 
     def _halve(self) -> None:
         every = sorted(self.slowdowns.items())
@@ -125,32 +137,45 @@ class RankTimes:
         """
         if len(self._ranks) < 2:
             return {}
-        for step, seconds in self._open.items():
-            # By the number of its cells: a step to which a rank or a timer came is worked out anew.
-            if self._computed.get(step, (0,))[0] != len(seconds):
-                self._computed[step] = len(seconds), self._slowdown(seconds)
+        # By the number of its cells: a step to which a rank or a timer came is worked out anew.
+        new = [(step, of) for step, of in self._open.items() if self._computed.get(step, (0,))[0] != len(of)]
+        for (step, seconds), slowdown in zip(new, self._slowdowns_of([of for _, of in new]), strict=True):
+            self._computed[step] = len(seconds), slowdown
         newest = {step: slowdown for step, (_, slowdown) in self._computed.items()}
         found = dict(sorted({**self.slowdowns, **newest}.items()))
         while found and all(map(math.isnan, found[next(reversed(found))].values())):
             found.popitem()
         return found
 
-    def _slowdown(self, seconds: Mapping[tuple[int, str], float]) -> Mapping[int, float]:
-        ranks = sorted({rank for rank, _ in seconds})
-        if len(ranks) == 1:  # nobody to compare it with
-            return {ranks[0]: math.nan}
-        names = dict.fromkeys(name for _, name in seconds)
-        known = [name for name in self._known if name in names] + [name for name in names if name not in self._known]
-        phases = [name for name in known if name not in self._around]
-        if not phases:
-            return dict.fromkeys(ranks, math.nan)
-        # ranks × timers, in seconds; NaN where a rank did not have one
-        table = np.array([[seconds.get((rank, name), math.nan) for name in phases] for rank in ranks])
-        whole = np.array([seconds.get((rank, STEP), math.nan) for rank in ranks])
-        # Where steps are not timed, it is what the timers of the slowest rank add up to.
-        longest = np.nanmax(whole) if not np.isnan(whole).all() else float(np.nansum(table, axis=1).max())
+    def _slowdowns_of(self, steps: Sequence[_Seconds]) -> Sequence[Mapping[int, float]]:
+        """Return what each rank of each step was slow, of steps that are alike at once: most have the same timers."""
+        if len(self._ranks) == 1:  # nobody to compare it with
+            return [dict.fromkeys(self._ranks, math.nan)] * len(steps)
+        alike: dict[tuple[frozenset[_Cell], tuple[str, ...]], list[int]] = defaultdict(list)
+        for place, seconds in enumerate(steps):
+            unknown = tuple(dict.fromkeys(name for _, name in seconds if name not in self._known))
+            alike[frozenset(seconds), unknown].append(place)
+        found: list[Mapping[int, float]] = [{}] * len(steps)
+        for (cells, unknown), places in alike.items():
+            slow = self._of_alike(cells, (*self._known, *unknown), [steps[place] for place in places])
+            for place, slowdown in zip(places, slow, strict=True):
+                found[place] = slowdown
+        return found
+
+    def _of_alike(
+        self, cells: frozenset[_Cell], known: Sequence[str], steps: Sequence[_Seconds]
+    ) -> Iterable[Mapping[int, float]]:
+        """Return the same of steps of which each has these cells; `known` are timers in their order."""
+        ranks, names = sorted({rank for rank, _ in cells}), {name for _, name in cells}
+        phases = [name for name in known if name in names and name not in self._around]
+        if len(ranks) == 1 or not phases:
+            return repeat(dict.fromkeys(ranks, math.nan), len(steps))
+        # ranks × steps × timers, in seconds; NaN where a rank did not have one
+        table = np.array([[[of.get((rank, name), math.nan) for name in phases] for of in steps] for rank in ranks])
+        whole = np.array([[of.get((rank, STEP), math.nan) for of in steps] for rank in ranks])
+        longest = np.nansum(table, axis=2).max(axis=0) if np.isnan(whole).all() else np.nanmax(whole, axis=0)
         works = np.array([not (is_waiting(name) or is_routed(name)) for name in phases])
-        return dict(zip(ranks, _slowdowns(table, phases, works, longest).tolist(), strict=True))
+        return (dict(zip(ranks, of, strict=True)) for of in _slowdowns(table, phases, works, longest).T.tolist())
 
 
 _OfStep = tuple[int, Mapping[int, float]]
@@ -167,13 +192,14 @@ def _worse(first: _OfStep, second: _OfStep) -> _OfStep:
     return worst[0], {rank: float(value) for rank, value in both.items()}
 
 
-def _slowdowns(seconds: Floats, phases: list[str], works: npt.NDArray[np.bool_], longest: float) -> Floats:
-    groups = groups_of([None] * len(seconds), phases, ~np.isnan(seconds))
+def _slowdowns(seconds: Floats, phases: list[str], works: npt.NDArray[np.bool_], longest: Floats) -> Floats:
+    """Return the largest one of each rank and step [ranks, steps]; `longest` is how long each step is."""
+    groups = groups_of([None] * len(seconds), phases, ~np.isnan(seconds[:, 0]))
     usual = usual_of(seconds, groups)
     with np.errstate(invalid="ignore", divide="ignore"):
-        least = max(_LEAST_S, longest / 10)
+        least = np.maximum(_LEAST_S, longest / 10)[:, None]
         slow = own_extra(seconds, usual, groups) / np.maximum(usual, least)
     # Who waits is not slow, nor who has the experts that a router prefers: -inf is never the largest.
     slow = np.where(works & ~np.isnan(slow), np.maximum(slow, 0.0), -np.inf)
-    most: Floats = slow.max(axis=1)
+    most: Floats = slow.max(axis=2)
     return np.where(np.isinf(most), np.nan, most)

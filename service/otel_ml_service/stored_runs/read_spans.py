@@ -34,7 +34,7 @@ def records_and_spans(run: RunFolder) -> Iterator[SpanRow | Record]:
     """
     last, path = 0, run.jsonl.with_name("spans.jsonl")
     for number, line in enumerate(_lines(path), 1):
-        row = _row(line, f"{str(path)!r}, line {number}")
+        row = _row(line, path, "line", number)
         last = row.pop("seq", last)
         yield row
     # The text is in the order of `seq`: of what it has, the database is not asked.
@@ -43,7 +43,7 @@ def records_and_spans(run: RunFolder) -> Iterator[SpanRow | Record]:
             yield record
         elif record.seq > last:
             for text in SpanLines.of(record.spans).lines:
-                yield _row(text, f"{str(run.database)!r}, record {record.seq}")
+                yield _row(text, run.database, "record", record.seq)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -57,7 +57,7 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise UnreadableLineError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
 
 
-def _row(line: bytes | str, where: str) -> SpanRow:
+def _row(line: bytes | str, file: Path, what: str, number: int) -> SpanRow:
     try:
         row: SpanRow = json_value(line)
         if _is_span(row):
@@ -65,7 +65,7 @@ def _row(line: bytes | str, where: str) -> SpanRow:
     except (ValueError, TypeError, KeyError):
         pass
     raise UnreadableLineError(
-        f"{where}: {line[:60]!r} is not a span. Expected a JSON object with {', '.join(_KEYS)}. "
+        f"{str(file)!r}, {what} {number}: {line[:60]!r} is not a span. Expected a JSON object with {', '.join(_KEYS)}. "
         "Remove the line to read the others."
     )
 

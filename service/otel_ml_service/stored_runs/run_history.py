@@ -13,7 +13,7 @@ from otel_ml.wire.published_name import ascii_spelling, is_own
 from otel_ml_exporters.records import Artifact, JsonValue, Params, Record, RunStatus, StepRecord, Summary, Text
 from otel_ml_service.stored_runs.failure import Failure, failure_of
 
-__all__ = ["History", "Series", "SeriesName", "history"]
+__all__ = ["History", "Series", "SeriesName", "ascending", "history"]
 
 
 Series = Mapping[int, float]
@@ -129,6 +129,17 @@ class History:
         found = found or [key for key in self.series if fnmatchcase(key.name, pattern)]
         for key in sorted(found, key=lambda key: key.name):
             yield key, dict(sorted(self.series[key].items()))
+
+
+def ascending(series: Series) -> Series:
+    """Return a series by its steps; itself, where it is so: nearly all are, and may be long.
+
+    Examples:
+        >>> ascending({3: 0.5, 1: 0.25})
+        {1: 0.25, 3: 0.5}
+    """
+    steps = sorted(series)
+    return series if steps == list(series) else {step: series[step] for step in steps}
 
 
 def history(records: Iterable[Record]) -> History:

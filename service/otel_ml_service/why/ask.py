@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from otel_ml.exceptions import ConfigError
 from otel_ml.quantities import seconds
@@ -58,11 +59,11 @@ def why_steps(facts: RunFacts) -> Answer | None:
 
     None where there is nothing to say of them.
     """
-    places = _places(facts, Question())
-    if not places:
+    every = [_Whole(facts, place) for place in _places(facts, Question())]
+    if not every:
         return None
-    is_short = len(facts.times[places[0]]) < LEAST_STEPS
-    return _noticed(facts, places) or _lost_in_calm(facts, places[0]) or (_calm(facts, places) if is_short else None)
+    is_short = len(every[0].steps) < LEAST_STEPS
+    return _noticed(facts, every) or _lost_in_calm(every[0]) or (_calm(facts, every) if is_short else None)
 
 
 def _answer(facts: RunFacts, question: Question) -> Answer:
@@ -80,7 +81,8 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
 
     Who was found comes first, then what cost most: another level, or long steps now and then.
     """
-    noticed = _noticed(facts, places)
+    every = [_Whole(facts, place) for place in places]
+    noticed = _noticed(facts, every)
     if noticed is not None:
         return noticed
     for place in places:
@@ -90,7 +92,7 @@ def _worst(facts: RunFacts, places: list[Place]) -> Answer:
     # Slow ranks that nobody waits for, and what lasts from the first step on, make no step longer than others.
     accused = {found.place for found in facts.findings if found.accuses}
     of_found = next((one for place, one in _slow_ranges(facts, places) if place.prefix in accused), None)
-    return _calm(facts, places) if of_found is None else of_found  # steps are as usual, and still somebody was found
+    return _calm(facts, every) if of_found is None else of_found  # steps are as usual, and still somebody was found
 
 
 def _slow_ranges(facts: RunFacts, places: Iterable[Place]) -> Iterator[tuple[Place, Answer]]:
@@ -100,14 +102,43 @@ def _slow_ranges(facts: RunFacts, places: Iterable[Place]) -> Iterator[tuple[Pla
             yield place, _with_others(facts, steps_answer(facts, place, *found))
 
 
-def _noticed(facts: RunFacts, places: Sequence[Place]) -> Answer | None:
+@dataclass(frozen=True)
+class _Whole:
+    """All steps of a place, for one question: what is worked out of them takes a second of a long run."""
+
+    facts: RunFacts
+    place: Place
+
+    @cached_property
+    def steps(self) -> list[int]:
+        """Ascending."""
+        return sorted(self.facts.times[self.place])
+
+    @cached_property
+    def answer(self) -> Answer:
+        """Why they took as long as they did."""
+        return explain_steps(self.facts, self.place, self.steps[0], self.steps[-1])
+
+    @cached_property
+    def lost(self) -> list[Between | Untimed | LongSteps]:
+        """Where they lost time that no finding and no level tells: between steps, in no timer, in long ones."""
+        time = step_time(self.facts, self.place)
+        lost = (
+            between_steps(self.facts, self.place, time, self.steps),
+            untimed(self.facts, self.place, time, self.steps),
+            long_steps_of(self.facts, self.place, self.steps[0], self.steps[-1]),
+        )
+        return [one for one in lost if one is not None]
+
+
+def _noticed(facts: RunFacts, every: Sequence[_Whole]) -> Answer | None:
     """Return why the costliest steps were slow, or which metric they follow; None where they are as usual."""
-    answers = [answer for _, answer in _slow_ranges(facts, places)]
+    answers = [answer for _, answer in _slow_ranges(facts, [whole.place for whole in every])]
     noticed = [answer for answer in answers if answer.effect is not None and answer.effect > 0]
     # Where somebody was found, what the whole run lost besides is not a second answer.
     if any(answer.verdict == "caused" for answer in noticed):
         return _most(noticed)
-    noticed += [answer for place in places for answer in _of_whole_run(facts, place)]
+    noticed += [answer for whole in every for answer in _of_whole_run(whole)]
     if noticed:
         return _most(noticed)
     return next((answer for answer in answers if answer.verdict == "coincided"), None)
@@ -130,28 +161,15 @@ def _with_others(facts: RunFacts, answer: Answer) -> Answer:
     return replace(answer, evidence=(*answer.evidence, Evidence("finding", None, text)))
 
 
-def _of_whole_run(facts: RunFacts, place: Place) -> Iterator[Answer]:
+def _of_whole_run(whole: _Whole) -> Iterator[Answer]:
     """Yield why some steps of a place are far longer than most, if that stands out, or all take longer and longer."""
-    steps = sorted(facts.times[place])
-    most = max(_lost(facts, place, steps), key=lambda one: one.total_s, default=None)
-    whole = explain_steps(facts, place, steps[0], steps[-1])
+    most = max(whole.lost, key=lambda one: one.total_s, default=None)
     if isinstance(most, LongSteps) and most.stands_out:
-        answer = told_with(most, whole, facts, place)
+        answer = told_with(most, whole.answer, whole.facts, whole.place)
         # One that says that steps follow the data was left as it is by `told_with`, and is not about long steps.
         yield from [answer] * (answer.verdict != "coincided")
-    if (grown := growing(facts, place, whole)) is not None:
+    if (grown := growing(whole.facts, whole.place, whole.answer)) is not None:
         yield grown
-
-
-def _lost(facts: RunFacts, place: Place, steps: Sequence[int]) -> list[Between | Untimed | LongSteps]:
-    """Return where a run lost time that no finding and no level tells: between steps, in no timer, in long ones."""
-    time = step_time(facts, place)
-    lost = (
-        between_steps(facts, place, time, steps),
-        untimed(facts, place, time, steps),
-        long_steps_of(facts, place, steps[0], steps[-1]),
-    )
-    return [one for one in lost if one is not None]
 
 
 def _most(answers: Sequence[Answer]) -> Answer:
@@ -167,8 +185,8 @@ def _cost(answer: Answer) -> float:
     return (answer.effect or 0.0) * steps
 
 
-def _calm(facts: RunFacts, places: list[Place]) -> Answer:
-    if not places:
+def _calm(facts: RunFacts, every: Sequence[_Whole]) -> Answer:
+    if not every:
         return Answer(
             facts.id, ABOUT, "", "", None, None, "cannot tell", None, 0.0,
             (
@@ -177,12 +195,10 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
                 "Call `otel_ml.set_step(step)`, or loop over `otel_ml.steps(loader)`.",
             ),
         )  # fmt: skip
-    place = places[0]
-    steps = sorted(facts.times[place])
-    lost = _lost_in_calm(facts, place)
+    lost = _lost_in_calm(every[0])
     if lost is not None:
         return lost
-    whole = explain_steps(facts, place, steps[0], steps[-1])
+    place, steps, whole = every[0].place, every[0].steps, every[0].answer
     nothing = f"Nothing stands out in {plural(len(steps), place.axis)}: no rank was found slow, no level changed."
     no_more = "Cannot tell more: nothing has to be explained, as far as the run has timers and metrics."
     if len(steps) < LEAST_STEPS:
@@ -200,15 +216,13 @@ def _calm(facts: RunFacts, places: list[Place]) -> Answer:
     )  # fmt: skip
 
 
-def _lost_in_calm(facts: RunFacts, place: Place) -> Answer | None:
+def _lost_in_calm(every: _Whole) -> Answer | None:
     """Return what the steps of a place follow, or where they lost time that no level tells; None where they did not."""
-    steps = sorted(facts.times[place])
-    whole = explain_steps(facts, place, steps[0], steps[-1])
+    facts, place, steps, whole = every.facts, every.place, every.steps, every.answer
     if whole.verdict == "coincided":
         return whole
-    lost = _lost(facts, place, steps)
-    most = max(lost, key=lambda one: one.total_s, default=None)
-    long = next((one for one in lost if isinstance(one, LongSteps)), None)
+    most = max(every.lost, key=lambda one: one.total_s, default=None)
+    long = next((one for one in every.lost if isinstance(one, LongSteps)), None)
     told = whole if long is None else told_with(long, whole, facts, place)
     if isinstance(most, Between):
         return replace(told, verdict="cannot tell", explained=0.0, sentences=_between(most, len(steps), whole))

@@ -63,7 +63,7 @@ class Between:
     @property
     def longest(self) -> int:
         """The step before which most passed."""
-        return max(self.of_steps, key=lambda step: self.of_steps[step])
+        return max(self.of_steps, key=self.of_steps.__getitem__)
 
     @property
     def _where(self) -> str:
@@ -88,7 +88,7 @@ def between_steps(facts: RunFacts, place: Place, time: StepTime, steps: Iterable
     """
     times, wanted = facts.times.get(place, {}), set(steps)
     restarts = {step for step, _ in facts.restarts.get(place, ())}
-    known = sorted(step for step in times if step in time.seconds)
+    known = sorted(times.keys() & time.seconds.keys())
     pairs = [(a, b) for a, b in pairwise(known) if b == a + 1 and a in wanted and b in wanted and b not in restarts]
     if time.source not in {"account", "timer"} or not pairs:
         return None

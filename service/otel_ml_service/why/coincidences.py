@@ -215,6 +215,9 @@ def _changed(name: str, values: Mapping[int, float]) -> Iterator[tuple[int, str]
 
 def first_not_finite(values: Mapping[int, float]) -> int | None:
     """Return the first step with a NaN or an infinity after a finite value; None where there is none."""
+    # Of nearly all metrics, which may be long. A sum that overflows is looked at value by value, and has none either.
+    if math.isfinite(sum(values.values(), 0.0)):
+        return None
     steps = sorted(values)
     first = next((step for step in steps if math.isfinite(values[step])), None)
     if first is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_ml_service.findings.change_points import change_points
+from otel_ml_service.findings.change_points import ChangePoints, change_points
 from otel_ml_service.why.facts import Place, RunFacts, Slow
 from otel_ml_service.why.step_time import step_time
 
@@ -30,8 +30,7 @@ def quick_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
 
 def _other_level(facts: RunFacts, place: Place, sign: int) -> tuple[int, int] | None:
     """Return the steps of the largest change of time to longer ones, or to shorter ones for -1, up to the way back."""
-    time = step_time(facts, place)
-    points = change_points(list(time.seconds), list(time.seconds.values()))
+    time, points = step_time(facts, place), facts.once(_change_points, place)
     there = [change for change in points.changes if sign * change.by > NOTICED * change.before]
     if not there:
         return None
@@ -39,6 +38,11 @@ def _other_level(facts: RunFacts, place: Place, sign: int) -> tuple[int, int] | 
     # The other level lasts up to the first change the other way, or to the end.
     ends = [change.step for change in points.changes if change.step > most.step and sign * change.by < 0]
     return most.step, min(ends, default=max(time.seconds) + 1) - 1
+
+
+def _change_points(facts: RunFacts, place: Place) -> ChangePoints:
+    seconds = step_time(facts, place).seconds
+    return change_points(list(seconds), list(seconds.values()))
 
 
 def found_at(facts: RunFacts, place: Place) -> list[Slow]:

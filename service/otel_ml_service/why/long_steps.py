@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from statistics import fmean, median
 
 import numpy as np
@@ -242,17 +243,16 @@ def long_steps(time: StepTime, axis: str, steps: Sequence[int], beside: Iterable
     known = sorted({*steps, *beside})
     if len(known) < LEAST_STEPS:
         return None
-    lengths = np.array([time.seconds[step] for step in known])
-    # `lower`: lengths that were measured, not means of two of them.
+    lengths = np.fromiter(map(time.seconds.__getitem__, known), np.float64, len(known))
     shortest, third = (float(value) for value in np.quantile(lengths, (_SHORTEST, _TYPICAL), method="lower"))
     limit = third + _BEYOND * max(third - shortest, _LEAST * third)
-    typical = tuple(step for step in known if time.seconds[step] <= limit)
+    typical = tuple(compress(known, (lengths <= limit).tolist()))
     typical_s = time.usual_s(typical)
-    beyond = rows(step for step in known if time.seconds[step] > limit)
+    beyond = rows(compress(known, (lengths > limit).tolist()))
     # More in a row are another level, which is told as such.
     few = {step for row in beyond if len(row) < _LEVEL for step in row}
     of_steps = _worth_telling({step: time.seconds[step] - typical_s for step in steps if step in few})
-    whole_s = sum(time.seconds[step] for step in steps)
+    whole_s = sum(map(time.seconds.__getitem__, steps))
     if not sum(of_steps.values()) > _NOTICED * whole_s or (len(of_steps) > _MOST * len(steps) and len(steps) > 1):
         return None
     share = sum(of_steps.values()) / whole_s

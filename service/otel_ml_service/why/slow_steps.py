@@ -148,7 +148,7 @@ def _recorded(facts: RunFacts, place: Place, first: int, last: int) -> tuple[int
 def _effect(time: StepTime, steps: Sequence[int], not_in: Sequence[tuple[int, int]]) -> _Effect:
     usual = calm_steps(time, usual_steps(time, steps[0], steps[-1], not_in))
     kept = without_pauses(time, steps)
-    mean_s = fmean(time.seconds[step] for step in kept)
+    mean_s = fmean([time.seconds[step] for step in kept])
     if not usual:
         return _Effect(steps, kept, (), mean_s, 0.0, is_noticed=False)
     usual_s = fmean(time.seconds[step] for step in usual)

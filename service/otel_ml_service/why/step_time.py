@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from otel_ml.wire.reductions import row_of
 from otel_ml_service.findings.whose_account import account_rank
+from otel_ml_service.stored_runs.run_history import ascending
 from otel_ml_service.why.answer import Phase
 from otel_ml_service.why.facts import Place, RunFacts
 
@@ -137,7 +138,7 @@ def _named(facts: RunFacts, place: Place, prefix: str) -> dict[str, Values]:
     series = facts.history.series
     return {
         key.name.removeprefix(whole): {
-            step: value for step, value in sorted(series[key].items()) if 0 <= value < _LONGEST
+            step: value for step, value in ascending(series[key]).items() if 0 <= value < _LONGEST
         }
         for key in list(series)
         if key.axis == place.axis and key.name.startswith(whole)

@@ -76,7 +76,7 @@ class Untimed:
     @property
     def longest(self) -> int:
         """The step that has most."""
-        return max(self.of_steps, key=lambda step: self.of_steps[step])
+        return max(self.of_steps, key=self.of_steps.__getitem__)
 
     @property
     def advice(self) -> str:
@@ -121,7 +121,8 @@ def _beyond_timers(facts: RunFacts, place: Place, time: StepTime, steps: Sequenc
     for name, values in time.phases.items():
         if name not in other:
             timed += np.fromiter(map(values.get, steps, repeat(0.0)), np.float64, len(steps))
-    return {step: max(time.seconds[step] - of_it, 0.0) for step, of_it in zip(steps, timed.tolist(), strict=True)}
+    whole = np.fromiter(map(time.seconds.__getitem__, steps), np.float64, len(steps))
+    return dict(zip(steps, np.maximum(whole - timed, 0.0).tolist(), strict=True))
 
 
 def _inside_or_elsewhere(facts: RunFacts, place: Place, steps: Sequence[int]) -> set[str]:

@@ -34,7 +34,7 @@ def where_to_look(
         for slow in causes
         if slow.shows is not None and slow.span is not None
     ]
-    longest = max(kept if causes else steps, key=lambda step: time.seconds[step])
+    longest = max(kept if causes else steps, key=time.seconds.__getitem__)
     if len(steps) > 1:
         return [*looks, Look(place.axis, longest, f"the longest one, {seconds(time.seconds[longest])}")]
     axis = "" if place.axis == DEFAULT_AXIS else f" --axis {place.axis}"

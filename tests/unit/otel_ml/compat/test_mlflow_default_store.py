@@ -15,11 +15,10 @@ from otel_ml.compat import mlflow
 def original(monkeypatch: pytest.MonkeyPatch) -> Any:
     """MLflow itself, as it is in a process that has told it nothing."""
     import mlflow as package
-    from mlflow.tracking._tracking_service import utils
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("OTEL_ML_EXPORTERS", raising=False)
-    monkeypatch.setattr(utils, "_tracking_uri", None)
+    package.set_tracking_uri(None)
     return package
 
 

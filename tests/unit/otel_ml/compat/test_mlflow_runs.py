@@ -251,7 +251,7 @@ def test_a_run_is_in_the_store_of_mlflow_itself_where_nobody_says_which(
     monkeypatch.delenv("OTEL_ML_EXPORTERS", raising=False)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copy(mlflow_database, tmp_path / "mlflow.db")
-    monkeypatch.setattr(original.tracking._tracking_service.utils, "_tracking_uri", None)
+    original.set_tracking_uri(None)
     mlflow.set_experiment("as before")
     with mlflow.start_run():
         assert not mlflow.is_tracking_uri_set()

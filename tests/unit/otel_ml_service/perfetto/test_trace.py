@@ -7,15 +7,18 @@ import math
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_ml_exporters.records import Record, Span, Table, Text
+from otel_ml_exporters.records import Record, Span, SpanLink, Table, Text
+from otel_ml_exporters.span_lines import SpanLines
 from otel_ml_service.cli import main
 from otel_ml_service.perfetto.selection import Steps, gather
 from otel_ml_service.perfetto.trace_file import write_trace
@@ -120,6 +123,34 @@ def test_whatever_overlaps_each_slice_has_the_times_of_its_span(
         write_trace(found, Steps("step"), content)
 
     assert of_trace(read_trace(file)) == as_slices(lines)
+
+
+@pytest.mark.parametrize(
+    ("beside", "spans", "times"),
+    [
+        ([], 18, 1),
+        ([span(900, "generate", 435, 445, role="generator", axis="rollout", step=7)], 19, 1),
+        ([span(901, "without a step", 435, 445, axis=None, step=None)], 19, 1),
+        ([span(902, "linked", 435, 445, links=(SpanLink(f"{1:032x}", f"{1:016x}"),))], 20, 2),  # to one of step 0
+        ([Text(1, T0 / 1e9, "note", "time", None, "of no step")], 18, 1),
+        ([span(903, "generate", 35, 45, role="generator", axis="rollout", step=7)] * 20_001, 18, 2),
+    ],
+)
+def test_a_run_is_read_again_only_where_steps_link_to_something_or_much_was_done_beside_them(
+    beside: list[Span | Text], spans: int, times: int
+) -> None:
+    every = [*steps_of(ranks=2, steps=10), *beside]
+    read = list[int]()
+
+    def items() -> Iterator[dict[str, Any] | Text]:
+        read.append(len(read))
+        for one in every:
+            yield one if isinstance(one, Text) else SpanLines.of([one]).rows()[0]
+
+    with closing(gather(items, Steps("step", 3, 5), lambda _: None).spans) as found:
+        assert found.count == spans
+
+    assert len(read) == times
 
 
 def test_counters_are_the_published_metrics_with_the_time_of_their_step(tmp_path: Path) -> None:

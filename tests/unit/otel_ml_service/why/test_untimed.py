@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 from otel_ml_exporters.records import RunStatus, Span, StepRecord
 from otel_ml_service.why.answer import Answer
-from otel_ml_service.why.ask import Question, why
+from otel_ml_service.why.ask import Question, why, why_steps
 from otel_ml_service.why.facts import RunFacts, facts_of
 from tests.unit.otel_ml_service.why.jobs import numbered
 
@@ -123,3 +124,19 @@ def test_a_restart_is_not_time_in_no_timer() -> None:
     answer = asked(run(without_step, lambda step: 60.0 if step == 40 else 0.0001, restart=40))
 
     assert "no timer" not in " ".join([*answer.sentences, *(one.text for one in answer.evidence)])
+
+
+def test_of_all_steps_together_the_spans_are_looked_at_once_for_each_thing_to_tell() -> None:
+    facts, read = run(of_one_rank, at_pauses(0.3)), list[object]()
+    stored = facts.spans
+
+    def noted(*about: object) -> Iterator[Span]:
+        read.append(about)
+        return stored(*about)
+
+    facts.spans = noted
+
+    assert why_steps(facts) is not None
+
+    # What no timer has: as evidence beside the answer, and as what the run lost.
+    assert max(Counter(read).values()) == 2
