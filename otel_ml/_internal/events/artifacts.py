@@ -187,6 +187,8 @@ def _read(
     digest = hashlib.sha256()
     content = bytearray()
     size = 0
+    # `_copy()` may have failed in the middle.
+    opened.seek(0)
     while piece := opened.read(_PIECE):
         digest.update(piece)
         size += len(piece)
