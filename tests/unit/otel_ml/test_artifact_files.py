@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,27 @@ def test_of_a_file_of_another_disk_that_could_not_be_copied_the_whole_is_hashed(
     assert attributes["ml.artifact.sha256"] == hashlib.sha256(content).hexdigest()
     assert "ml.artifact.kept" not in attributes
     assert [one for one in (tmp_path / "run").rglob("*") if one.is_file()] == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 64 * 2**20), (MAX_INLINE, MAX_INLINE + 1), (1, MAX_INLINE), (0, 1)])
+def test_of_a_file_that_has_grown_no_more_is_held_in_memory_than_may_travel(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    path = tmp_path / "log.txt"
+    path.write_bytes(bytes(before))
+    [file] = open_artifact(path)
+    os.truncate(path, after)
+    tracemalloc.start()
+    try:
+        read = read_artifact(file)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    # One piece that is read, what is kept of the file, and that once more where it moves while it grows.
+    assert most < 4 * MAX_INLINE
+    assert read is not None
+    inline, attributes = read
+    assert inline == (bytes(after) if after <= MAX_INLINE else b"")
+    assert attributes["ml.artifact.size"] == after
+    assert attributes["ml.artifact.sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
