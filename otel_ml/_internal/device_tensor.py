@@ -5,6 +5,7 @@ torch is never imported here; it is used where the user's program has imported i
 
 from __future__ import annotations
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 from otel_ml._internal.error_reporting import reporter
+from otel_ml._internal.run_scope import dropped_of
 
 __all__ = [
     "BeingCapturedError",
@@ -21,6 +23,8 @@ __all__ = [
     "Weighted",
     "copied_tensor",
     "is_on_device",
+    "is_weight",
+    "weighted",
 ]
 
 
@@ -129,14 +133,45 @@ class Weighted(Deferred):
         return all(side.ready() for side in (self._values, self._weights) if isinstance(side, Deferred))
 
     def read(self) -> list[tuple[float, float]]:
-        values, weights = _now(self._values), _now(self._weights)
-        if len(weights) == 1:
-            weights = weights * len(values)
-        # NaN is not >= 0, and a value beyond the last weight has no pair: both are counted with the negative ones.
-        pairs = [pair for pair in zip(values, weights, strict=False) if pair[1] >= 0]
-        if len(pairs) < len(values):
-            reporter.dropped["bad_weight"] += len(values) - len(pairs)
-        return pairs
+        return _pairs(_now(self._values), _now(self._weights))[0]
+
+    def records(self, series: Any, step: Any, time_ns: int) -> Iterable[Any]:
+        pairs = weighted(series, step, _now(self._values), _now(self._weights))
+        return (series, step, pairs, time_ns) if pairs else ()
+
+
+def weighted(series: Any, step: Any, values: list[float], weights: list[float]) -> list[tuple[float, float]]:
+    """Return values of a series with their weights; those whose weight is none are counted, and it is said."""
+    pairs, wrong = _pairs(values, weights)
+    if wrong:
+        dropped_of(step)["bad_weight"] += len(values) - len(pairs)
+        name = series.definition.name
+        # Not by `reporter.drop()`, which raises in strict mode: the call that was wrong is long over.
+        reporter.say(
+            "bad-weight",
+            f"Metric {name!r:.120}: expected weights that are finite numbers from 0 on, one or as many as values, got "
+            f"{wrong}.",
+            kind=f"bad_weight of {name} on a device",
+            is_loss=True,
+        )
+    return pairs
+
+
+def _pairs(values: list[float], weights: list[float]) -> tuple[list[tuple[float, float]], str]:
+    """Return the values that have a weight, with it, and what is wrong with the others."""
+    if len(weights) == 1:
+        weights = weights * len(values)
+    if len(weights) != len(values):
+        # Which weight is whose is not known.
+        return [], f"{len(weights)} weights for {len(values)} values"
+    bad = [weight for weight in weights if not is_weight(weight)]
+    pairs = [pair for pair in zip(values, weights, strict=True) if is_weight(pair[1])]
+    return pairs, f"weight {bad[0]!r}, which is not a finite number from 0 on" if bad else ""
+
+
+def is_weight(number: float) -> bool:
+    """Whether a value may have this weight (docs/protocol.md §2.4)."""
+    return number >= 0 and math.isfinite(number)
 
 
 def _now(side: float | list[float] | Deferred) -> list[float]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from otel_ml._internal.steps.axes import Steps
     from otel_ml._internal.steps.axis import Step
 
-__all__ = ["CURRENT", "NOBODY", "NOW", "PROCESS", "SCOPES", "InScope", "Losses", "Scope", "current_scope"]
+__all__ = ["CURRENT", "NOBODY", "NOW", "PROCESS", "SCOPES", "InScope", "Losses", "Scope", "current_scope", "dropped_of"]
 
 
 class Now:
@@ -126,6 +126,11 @@ def current_scope() -> Scope:
         return scope
     # A context whose own runs are all over gets no default, which is another run: docs/protocol.md §2.2.
     return NOBODY if begun is not None or SCOPES.default is None else SCOPES.default
+
+
+def dropped_of(step: Step) -> Counter[str]:
+    """Return where is counted what is lost of a step, whichever run this context is of."""
+    return (SCOPES.of(step.generation) or NOBODY).dropped if NOW.several else PROCESS.dropped
 
 
 class InScope:

@@ -73,7 +73,10 @@ def _log(call: str, values: Sequence[torch.Tensor], numbers: Sequence[Any], step
             return
         found = _Found(values, numbers)
         given = {name: found.next(kind) for name, kind in zip(names, kinds, strict=True)}
-        log(given, found.next(other_step) if step is None else step, weight=found.next(weight), **options)
+        # In the order in which `traced_calls._call()` has put them there.
+        found_weight = found.next(weight)
+        found_step = found.next(other_step) if step is None else step
+        log(given, found_step, weight=found_weight, **options)
     except Exception as error:  # noqa: BLE001 (the boundary to the user's program)
         reporter.failed("log() in compiled code", error)
 

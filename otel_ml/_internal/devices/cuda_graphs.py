@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from os import urandom
 from typing import Any
 
-from otel_ml._internal.device_tensor import Deferred, Weighted
+from otel_ml._internal.device_tensor import Deferred, Weighted, weighted
 from otel_ml._internal.devices.cuda_thread import be_on
 from otel_ml._internal.devices.graph_ring_buffer import Cell, Ring, Row
 from otel_ml._internal.devices.non_blocking_copy import Staged
@@ -50,10 +50,10 @@ class _Column:
     values: _Where
     weights: _Where | None
 
-    def recordable(self, row: list[float]) -> Any:
+    def recordable(self, row: list[float], step: Step) -> Any:
         """Return what a row records of the series."""
         values = _in(row, self.values)
-        return values if self.weights is None else Weighted(values, _in(row, self.weights)).read()
+        return values if self.weights is None else weighted(self.series, step, values, _in(row, self.weights))
 
 
 def _in(row: list[float], where: _Where) -> list[float]:
@@ -238,7 +238,7 @@ class Captured:
             # Of a run that is over nothing is recorded; with several, the fold finds out whose it is.
             elif NOW.several or step.generation == STEPS.generation:
                 for column in call.columns:
-                    RECORDS.extend((column.series, step, column.recordable(row.values), now))
+                    RECORDS.extend((column.series, step, column.recordable(row.values, step), now))
 
     def _step_of(self, token: int, born: int) -> Step | None:
         """Return the step of an interval, None while only the program's own context knows it."""

@@ -187,16 +187,19 @@ def _read(
     digest = hashlib.sha256()
     content = bytearray()
     size = 0
+    # `_copy()` may have failed in the middle.
+    opened.seek(0)
     while piece := opened.read(_PIECE):
         digest.update(piece)
         size += len(piece)
-        # Of a larger file only the digest is needed, so its content is not kept in memory.
-        if version.size <= MAX_INLINE:
+        # Of a larger file only the digest is needed, so its content is not kept in memory. A small one may have grown
+        # since the call, to any size.
+        if max(version.size, size) <= MAX_INLINE:
             content += piece
+        else:
+            content.clear()
         if not go_on():
             return None
-    if size > MAX_INLINE:  # it grew while it was read
-        content.clear()
     return bytes(content), _attributes(file, Version(size, version.modified_ns), sha256=digest.hexdigest())
 
 

@@ -30,6 +30,16 @@ __all__ = ["Capture", "captured"]
 
 _NAME_AND_VERSION = re.compile(r"^(Name|Version): *(\S+)", re.MULTILINE)
 
+_AS_A_PATCH = (
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--unified=3",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
+"""What `git apply` takes, whatever the user's configuration says of how differences are shown."""
+
 
 class Capture:
     """Looks in a thread of its own: git may take seconds, and the spool is written every 100 ms."""
@@ -72,12 +82,12 @@ def captured(role: str) -> Iterator[LogRecord]:
     facts = {**_program(), **_git()}
     # A role that metrics have no prefix for (docs/protocol.md §2.10) has none here either.
     yield LogRecord(keys.EVENT_PARAMS, {"otel_ml": facts if role in keys.UNNAMED_ROLES else {role: facts}})
-    # Whatever the user's configuration says of colors and of a program that shows differences: this is to be a patch.
-    diff = _run_git("diff", "HEAD", "--no-ext-diff", "--no-color")
+    diff = _run_git("diff", "HEAD", *_AS_A_PATCH)
     if diff:
-        # `_run_git()` has stripped the last newline, without which `git apply` calls a patch corrupt.
-        yield _artifact("git-diff.patch", redacted(diff) + "\n")
-    yield _artifact("packages.txt", "\n".join(sorted(set(_packages()))) + "\n")
+        # With every byte that git wrote: the last line may be an empty one, and files need not be UTF-8.
+        text = diff.decode("utf-8", "surrogateescape")
+        yield _artifact("git-diff.patch", redacted(text).encode("utf-8", "surrogateescape"))
+    yield _artifact("packages.txt", ("\n".join(sorted(set(_packages()))) + "\n").encode("utf-8", "replace"))
 
 
 def _program() -> Mapping[str, object]:
@@ -120,25 +130,29 @@ def _working_directory() -> str:
 
 
 def _git() -> Mapping[str, object]:
-    commit = _run_git("rev-parse", "HEAD")
+    commit = _ask_git("rev-parse", "HEAD")
     if not commit:
         return {}
     found = {
         "commit": commit,
-        "branch": _run_git("rev-parse", "--abbrev-ref", "HEAD"),
-        "remote": redacted(_run_git("remote", "get-url", "origin")),
+        "branch": _ask_git("rev-parse", "--abbrev-ref", "HEAD"),
+        "remote": redacted(_ask_git("remote", "get-url", "origin")),
     }
     return {"git": {key: value for key, value in found.items() if value}}
 
 
-def _run_git(*arguments: str) -> str:
-    """Return what git says, or nothing: no git, no repository, or one that takes too long to look through."""
+def _ask_git(*arguments: str) -> str:
+    return _run_git(*arguments).decode("utf-8", "replace").strip()
+
+
+def _run_git(*arguments: str) -> bytes:
+    """Return what git writes, or nothing: no git, no repository, or one that takes too long to look through."""
     try:
         return subprocess.run(
             ["git", *arguments], capture_output=True, timeout=10, check=True, stdin=subprocess.DEVNULL
-        ).stdout.decode("utf-8", "replace").strip()  # fmt: skip
+        ).stdout  # fmt: skip
     except (OSError, subprocess.SubprocessError):
-        return ""
+        return b""
 
 
 def _packages() -> Iterator[str]:
@@ -156,8 +170,8 @@ def _packages() -> Iterator[str]:
         yield_interpreter()
 
 
-def _artifact(name: str, text: str) -> LogRecord:
-    content = text.encode("utf-8", "replace")[:MAX_INLINE]
+def _artifact(name: str, content: bytes) -> LogRecord:
+    content = content[:MAX_INLINE]
     attributes = {
         keys.NAME: "code",
         "ml.artifact.type": "code",

@@ -16,7 +16,7 @@ from otel_ml._internal.devices.non_blocking_copy import STAGING
 from otel_ml._internal.error_reporting import reporter
 from otel_ml._internal.native import native
 from otel_ml._internal.own_threads import is_own_thread
-from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES
+from otel_ml._internal.run_scope import NOBODY, NOW, SCOPES, dropped_of
 from otel_ml._internal.safe_repr import text_of
 from otel_ml._internal.series.buckets import MAX_BUCKETS, SCALE, ExponentialBuckets
 from otel_ml._internal.series.buffer import RECORDS, STRIDE, take
@@ -216,7 +216,7 @@ class Folder:
     def _give_back(self, record: Waiting, records: Iterable[Any], error: BaseException | None) -> None:
         series, step, value, _ = record
         if error is not None:
-            _dropped(step)["device_error"] += value.size
+            dropped_of(step)["device_error"] += value.size
             reporter.say(
                 "device-error",
                 f"Metric {series.definition.name!r}: the device did not give its value: {text_of(error)}.",
@@ -230,7 +230,7 @@ class Folder:
         """Give up on device values of a run that never came; `taking` is held by the caller."""
         for _, step, value, _ in self.let_go(generation):
             (step.base or step).waiting -= 1
-            _dropped(step)["device_not_done"] += value.size
+            dropped_of(step)["device_not_done"] += value.size
 
     def let_go(self, generation: int) -> list[Waiting]:
         """Forget the device values of a run that could not be read, and return them; `taking` is held."""
@@ -294,7 +294,7 @@ class Folder:
     def _defer(self, series: Series, step: Step, value: Deferred, time_ns: int) -> None:
         # Each deferred value holds memory of the device. A device that hangs must not make the job run out of it.
         if len(self.deferred) >= self.MAX_DEFERRED:
-            _dropped(step)["device_backlog"] += value.size
+            dropped_of(step)["device_backlog"] += value.size
             reporter.say("device-backlog", BACKLOG)
             return
         # A step as a stage sees it counts on the step itself, which is the one that has a watermark.
@@ -314,7 +314,7 @@ class Folder:
             dropped, oldest.pending = oldest.pending, None
             if dropped is not None:
                 self.points -= dropped.size
-                _dropped(oldest)["buffer_full"] += dropped.records
+                dropped_of(oldest)["buffer_full"] += dropped.records
                 reporter.say(
                     "buffer-full",
                     f"Nobody collected for {self.most_points:,} points: the oldest are dropped (buffer_full).",
@@ -339,11 +339,6 @@ def _records_of(record: Waiting) -> tuple[Iterable[Any] | None, BaseException | 
         return (value.records(series, step, time_ns) if value.ready() else None), None
     except BaseException as error:  # noqa: BLE001 - whatever a device raises costs one value, not our thread
         return (), error
-
-
-def _dropped(step: Step) -> Counter[str]:
-    """Return where is counted what is lost of a step."""
-    return (SCOPES.of(step.generation) or NOBODY).dropped if NOW.several else reporter.dropped
 
 
 def _by_run(part: list[Any]) -> dict[int, list[Any]]:

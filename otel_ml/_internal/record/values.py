@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
-from otel_ml._internal.device_tensor import Deferred, DeviceArray, DeviceTensor, Weighted, copied_tensor
+from otel_ml._internal.device_tensor import Deferred, DeviceArray, DeviceTensor, Weighted, copied_tensor, is_weight
 from otel_ml._internal.devices.non_blocking_copy import Staged
 from otel_ml._internal.safe_repr import safe_repr, text_of
 
@@ -92,11 +91,11 @@ def weighted_value(value: object, weight: object) -> Recordable:
         weights = record_value(weight)
     except UnrecordableError as error:
         raise UnrecordableError("bad_weight", f"weight {error}") from None
+    every = weights if isinstance(weights, list) else [] if isinstance(weights, Deferred) else [weights]
+    if not all(map(is_weight, every)):
+        raise UnrecordableError("bad_weight", f"weight {safe_repr(weight)}, which is not a finite number from 0 on")
     if isinstance(values, Deferred) or isinstance(weights, Deferred):
         return Weighted(values, weights)
-    every = weights if isinstance(weights, list) else [weights]
-    if not all(item >= 0 and math.isfinite(item) for item in every):
-        raise UnrecordableError("bad_weight", f"weight {safe_repr(weight)}, which is not a finite number from 0 on")
     if not isinstance(values, list):
         values = [values]
     if len(every) not in {1, len(values)}:

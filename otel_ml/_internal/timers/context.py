@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import os
 from collections.abc import Hashable
 from typing import Any
@@ -15,6 +14,7 @@ from otel_ml._internal.series.buffer import begin_run
 from otel_ml._internal.signature import public, public_type, publish
 from otel_ml._internal.steps.axes import current_step
 from otel_ml._internal.steps.axis import Step
+from otel_ml._internal.steps.step import step_of
 from otel_ml._internal.timers.spans import STATE, mark
 from otel_ml.wire.attributes import VERSION
 from otel_ml.wire.trace_context import (
@@ -148,11 +148,9 @@ def version_of(version: object, call: str) -> int | None:
     """Return a version; None (said) where it is none."""
     if version is None:
         return None
-    try:
-        found = -1 if hasattr(version, "device") else operator.index(version)  # type: ignore[arg-type] # asked here
-    except Exception:  # noqa: BLE001 (a class, or one of the program's whose methods fail)
-        found = -1
-    if 0 <= found <= MAX_VERSION:
+    # A version is often a step of the axis of versions: what counts as one does here.
+    found = step_of(version)
+    if found is not None and found <= MAX_VERSION:
         return found
     reporter.wrong(
         "bad-version",

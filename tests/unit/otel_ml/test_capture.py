@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -65,6 +68,56 @@ def test_a_working_directory_that_was_removed_takes_nothing_else_with_it(
 
     assert params.body["otel_ml"]["working_directory"] == "(removed)"
     assert b"pytest==" in packages.body
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository without a commit, which is the working directory, and no configuration but its own."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.chdir(tmp_path)
+    git("init", "--quiet")
+    return tmp_path
+
+
+def git(*arguments: str) -> None:
+    subprocess.run(["git", *arguments], check=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "configuration"),
+    [
+        (b"one\ntwo\nthree\n\n", b"ONE\ntwo\nthree\n\n", {}),
+        (b"one\ntwo\n \n\t\n", b"ONE\ntwo\n \n\t\n", {}),
+        (b"one\ntwo\n\n", b"ONE\ntwo\n\n", {"diff.suppressBlankEmpty": "true"}),
+        (b"one\n", b"one\n\n\n", {}),
+        (b"one\n", b"two", {}),
+        (b"one\r\ntwo\r\n\r\n", b"ONE\r\ntwo\r\n\r\n", {}),
+        ("Jürgen\none\n".encode("latin-1"), "Jürgen\nONE\n".encode("latin-1"), {}),
+        (b"one\ntwo\n", b"ONE\ntwo\n", {"diff.noprefix": "true"}),
+        (b"one\ntwo\nthree\n", b"one\nTWO\nthree\n", {"diff.context": "0"}),
+        (b"one\ntwo\n", b"ONE\ntwo\n", {"diff.letters.textconv": "tr a-z b-z <"}),
+    ],
+)
+def test_the_diff_is_a_patch_that_makes_what_ran_of_what_was_committed(
+    repository: Path, before: bytes, after: bytes, configuration: Mapping[str, str]
+) -> None:
+    train = repository / "train.txt"
+    train.write_bytes(before)
+    (repository / ".gitattributes").write_text("train.txt diff=letters\n")
+    git("add", ".")
+    git("-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "--quiet", "-m", "first")
+    for name, value in configuration.items():
+        git("config", name, value)
+    train.write_bytes(after)
+
+    _, diff, _ = captured("trainer")
+
+    patch = repository / "git-diff.patch"
+    patch.write_bytes(diff.body)
+    git("checkout", "--quiet", "--", "train.txt")
+    git("apply", patch.name)
+    assert train.read_bytes() == after
 
 
 def test_a_program_without_arguments_of_its_own_is_captured_too(monkeypatch: pytest.MonkeyPatch) -> None:

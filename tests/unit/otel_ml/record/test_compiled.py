@@ -98,6 +98,28 @@ def test_a_step_that_is_given_or_current_is_not_compiled_anew(run: Capture) -> N
     assert counter.frame_count == 2
 
 
+@pytest.mark.parametrize("step", [None, 3, 3.0, torch.tensor(3)])
+@pytest.mark.parametrize("weight", [None, 0.5, torch.tensor(0.5)])
+def test_a_step_and_a_weight_of_any_kind_are_those_of_the_eager_call(step: Any, weight: Any) -> None:
+    metric = METER.metric("metric")
+
+    def call(x: torch.Tensor, step: Any, weight: Any) -> None:
+        otel_ml.log({"one": x.sum(), "pair": [x.mean(), 4], "number": 7}, step=step, weight=weight)
+        metric.record(x, weight=weight, step=step)
+
+    found = []
+    for function in (call, compiled(call, "eager")[0]):
+        with capture() as run:
+            otel_ml.set_step(9)
+            for more in range(3):
+                function(torch.arange(2.0) + more, step, weight)
+            otel_ml.set_step(10)
+            # Without the call's name: in compiled code each is a `log()`.
+            found.append((points(run), {notice.partition("(): ")[2] for notice in run.notices}))
+    eager, ours = found
+    assert ours == eager
+
+
 def model(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     hidden = torch.sin(x @ weight)
     otel_ml.log({"hidden": hidden.mean()})

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry import trace
@@ -288,7 +290,20 @@ def test_what_is_no_context_is_counted_and_said_once(run: Run, odd: Any) -> None
     assert "expected what context() returns" in notice
 
 
-@pytest.mark.parametrize("odd", ["new", -1, 2**24, 1.5, [3]])
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint8, np.array, torch.tensor])
+def test_whatever_counts_is_a_version_as_it_is_a_step(run: Run, kind: Callable[[int], Any]) -> None:
+    otel_ml.set_step(kind(9))
+    made = otel_ml.context(version=kind(7))
+    otel_ml.consumed(made, version=kind(12))
+
+    assert made.version == 7
+    assert run.totals("consumed/staleness", trainer="0")[9] == (1, 5.0, 5.0, 5.0)
+    assert run.notices == []
+
+
+@pytest.mark.parametrize(
+    "odd", ["new", -1, 2**24, 1.5, [3], True, np.True_, torch.tensor(True), torch.tensor(3, device="meta")]
+)
 def test_a_version_that_is_none_is_said_and_the_context_is_one_all_the_same(run: Run, odd: Any) -> None:
     made = otel_ml.context(version=odd)
 
