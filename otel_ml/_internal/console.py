@@ -150,7 +150,11 @@ def page_line(address: str) -> str:
     return f"look at it while it trains: {address}"
 
 
-_LOCAL_RANKS = ("OTEL_ML_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+_LOCAL_RANKS = (
+    *("OTEL_ML_LOCAL_RANK", "LOCAL_RANK", "FLUX_TASK_LOCAL_ID", "OMPI_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID"),
+    *("MPI_LOCALRANKID", "SUBMITIT_LOCAL_LOCALID", "SLURM_LOCALID"),
+)
+"""In order: what is started within a step of SLURM comes before the step."""
 
 
 def is_first_of_host() -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 __all__ = [
     "FORKS",
+    "RANK_VARIABLES",
     "creator",
     "creator_by_multiprocessing",
     "is_imported_again",
@@ -18,11 +19,17 @@ __all__ = [
     "parent_of_program",
 ]
 
+RANK_VARIABLES = (
+    *("RANK", "LOCAL_RANK", "SLURM_PROCID", "FLUX_TASK_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK"),
+    "SUBMITIT_LOCAL_GLOBALID",
+)
+"""In which launchers say the rank; who has none of them is in no launch that is known by variables."""
+
 _OF_A_LAUNCH = frozenset(
     {
-        *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+        *RANK_VARIABLES,
+        *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_STEP_ID"),
         *("OTEL_ML_RANK", "OTEL_ML_WORLD_SIZE", "OTEL_ML_LOCAL_RANK"),
-        *("SLURM_PROCID", "SLURM_STEP_ID", "FLUX_TASK_RANK", "SUBMITIT_LOCAL_GLOBALID", "PALS_RANKID"),
     }
 )
 _OF_LAUNCHERS = ("GROUP_", "TORCHELASTIC_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_")

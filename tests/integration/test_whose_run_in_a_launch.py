@@ -13,6 +13,7 @@ from tests.e2e.jobs import services_of, until
 from tests.integration.recorded_by import ids_of, rows_of
 from tests.integration.worker_process import ROOT, environment, run, variables
 from tests.otlp_server import OtlpServer
+from tests.rank_variables import LAUNCHERS, told
 
 LAUNCH = """
     import os, subprocess, sys
@@ -137,6 +138,44 @@ def test_of_ranks_that_a_shell_starts_rank_0_decides_for_those_of_its_own_start(
     folders = list((tmp_path / "runs" / "exp").iterdir())
     losses = [[row["values"]["loss"] for row in rows_of(one) if "loss" in row.get("values", {})] for one in folders]
     assert losses == [[10.0, 11.0], [10.0, 11.0]]
+
+
+ONE_OF_TWO = """
+import pathlib, sys, time, otel_ml
+rank, recorded, begun = int(sys.argv[1]), pathlib.Path("recorded"), pathlib.Path("begun")
+def wait_for(file):
+    while not file.exists():
+        time.sleep(0.01)  # between two looks
+if rank:
+    otel_ml.log({"loss": 20.0}, step=0)
+    recorded.touch()
+    wait_for(begun)
+else:
+    wait_for(recorded)
+    otel_ml.init("exp", exporters="jsonl")
+    otel_ml.log({"loss": 0.0}, step=0)
+    begun.touch()
+"""
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_what_a_rank_of_any_launcher_records_before_rank_0_begins_the_run_is_in_it(
+    tmp_path: Path, launcher: str
+) -> None:
+    environ = environment(tmp_path)
+    del environ["OTEL_ML_DIR"]  # nothing but the launcher says that there is a run
+
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", ONE_OF_TWO, str(rank)], cwd=tmp_path, env={**environ, **told(launcher, rank)}
+        )
+        for rank in (0, 1)
+    ]
+
+    assert [rank.wait(timeout=100) for rank in ranks] == [0, 0]
+    until(lambda: not services_of(XDG_RUNTIME_DIR=environ["XDG_RUNTIME_DIR"]))
+    (folder,) = tmp_path.glob("otel-ml-runs/exp/*")
+    assert [row["values"]["loss"] for row in rows_of(folder) if "loss" in row.get("values", {})] == [10.0]
 
 
 SHELL_OF_SRUN = {

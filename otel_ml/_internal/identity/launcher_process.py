@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from otel_ml._internal.identity.common_file import common_file
+from otel_ml._internal.identity.started_by_ps import started_ns_by_ps
 from otel_ml.wire.pid_namespace import is_in_container
 from otel_ml.wire.rendezvous import boot_id
 from otel_ml.wire.short_digest import short_digest
@@ -166,14 +165,14 @@ def start_time(pid: int) -> int:
     """
     ticks = _ticks(pid)
     # 40 bits of ticks, of which there are 100 a second, are 348 years.
-    return _started_ns_by_ps(pid) if ticks is None else _boot_number() << 40 | ticks
+    return _started_ns_elsewhere(pid) if ticks is None else _boot_number() << 40 | ticks
 
 
 def started_ns(pid: int) -> int:
     """Return the time at which a process started, the same for all who ask; 0 where there is none."""
     ticks = _ticks(pid)
     if ticks is None:
-        return _started_ns_by_ps(pid)
+        return _started_ns_elsewhere(pid)
     return _boot_s() * 10**9 + ticks * 10**9 // os.sysconf("SC_CLK_TCK")
 
 
@@ -218,22 +217,9 @@ def _boot_s() -> int:
     return seen
 
 
-def _started_ns_by_ps(pid: int) -> int:
-    if _HAS_PROC:
-        return 0
-    try:
-        shown = subprocess.run(
-            ["ps", "-o", "lstart=", "-p", str(pid)],
-            capture_output=True,
-            text=True,
-            timeout=2,
-            check=True,
-            # The names of days and months are parsed below: they have to be English.
-            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "")},
-        ).stdout
-        return int(time.mktime(time.strptime(shown.strip(), "%a %b %d %H:%M:%S %Y"))) * 10**9
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return 0
+def _started_ns_elsewhere(pid: int) -> int:
+    """Return when a process started, where there is no /proc; 0 where there is one, and the process is not in it."""
+    return 0 if _HAS_PROC else started_ns_by_ps(pid)
 
 
 def _asks(word: str) -> bool:

@@ -84,28 +84,34 @@ def child_environ(config: Config, identity: Identity, environ: Mapping[str, str]
     return {**variables, env.PARENT.name: str(giver)}
 
 
-def inherited_environ(config: Config, identity: Identity) -> dict[str, str]:
-    """Return what makes child processes (fork, spawn, subprocess) join the run as children of this one."""
-    return {**run_environ(config, identity), env.PARENT.name: str(_parent(config, identity, identity.instance))}
+def inherited_environ(config: Config, identity: Identity, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what makes child processes (fork, spawn, subprocess) join the run as children of this one.
+
+    `given` is the environment without what runs have set in it, here or in a process that this one is a fork of.
+    """
+    parent = _parent(config, identity, identity.instance, given)
+    return {**run_environ(config, identity), env.PARENT.name: str(parent)}
 
 
-def handed_on(config: Config, identity: Identity, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a forked child as a spawned one would have it."""
+def handed_on(
+    config: Config, identity: Identity, environ: Mapping[str, str], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of a forked child as a spawned one would have it; `given` as for `inherited_environ()`."""
     # What a spawned child is told is written by the process that made it; here the child writes it itself.
-    parent = replace(_parent(config, identity, identity.parent or ""), pid=os.getppid())
+    parent = replace(_parent(config, identity, identity.parent or "", given), pid=os.getppid())
     return {**environ, **run_environ(config, identity), env.PARENT.name: str(parent)}
 
 
-def _parent(config: Config, identity: Identity, instance: str) -> Parent:
+def _parent(config: Config, identity: Identity, instance: str, given: Mapping[str, str]) -> Parent:
     before = Parent.parse(config.parent)
-    given = os.environ.get(env.EXPERIMENT_ID.name) == identity.run_id
+    is_id_given = given.get(env.EXPERIMENT_ID.name) == identity.run_id
     return Parent(
         instance,
         os.getpid(),
         identity.place.rank,
         config.role,
         identity.place.launcher,
-        before.is_id_given if before is not None else given,
+        before.is_id_given if before is not None else is_id_given,
     )
 
 

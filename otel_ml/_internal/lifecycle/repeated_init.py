@@ -15,6 +15,7 @@ from otel_ml._internal.lifecycle.init_arguments import another_run, changes, che
 from otel_ml._internal.lifecycle.run_of_trial import is_of_another_trial
 from otel_ml._internal.lifecycle.session import EXIT_TIMEOUT, Session
 from otel_ml._internal.lifecycle.sessions import Sessions
+from otel_ml._internal.lifecycle.tell_others import TellOthers
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.series import buffer
@@ -26,6 +27,8 @@ __all__ = ["RepeatedInit"]
 
 class Runs(Protocol):
     """Who begins and ends runs."""
+
+    others: TellOthers
 
     @property
     def current(self) -> Session | None:
@@ -96,7 +99,7 @@ class RepeatedInit:
 
     def _take_place(self, session: Session, arguments: Mapping[str, Any]) -> Session:
         """In a forked child: where it says a place of its own, join the parent's run as a spawned child does."""
-        environ = handed_on(session.config, session.identity, os.environ)
+        environ = handed_on(session.config, session.identity, os.environ, self._runs.others.given_environ())
         config = checked(arguments, environ)
         identity = identify(config, environ)
         # Rank and role are still those of the parent, so it stays a child in the run that it has.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from otel_ml._internal.forks import creator
+from otel_ml._internal.forks import RANK_VARIABLES, creator
 
 __all__ = ["is_run_requested", "is_worker", "may_join_rank_zero"]
 
@@ -32,13 +32,10 @@ def is_run_requested(environ: Mapping[str, str] | None = None) -> bool:
     return any(variable.name in given for variable in env.ASKING)
 
 
-_OF_A_LAUNCH = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-
-
 def may_join_rank_zero(environ: Mapping[str, str]) -> bool:
     """Whether a launcher says that this is one of several ranks, and not the first, which decides on the run."""
-    # Four look-ups, so that a program without a launcher does not import the detectors.
-    if not any(environ.get(name, "").strip() for name in _OF_A_LAUNCH):
+    # Looked up first, so that a program without a launcher does not import the detectors.
+    if not any(environ.get(name, "").strip() for name in RANK_VARIABLES):
         return False
     from otel_ml._internal.identity.ranks import detect
 

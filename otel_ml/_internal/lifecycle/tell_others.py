@@ -27,7 +27,7 @@ class TellOthers:
         """Have children that are made from now on join it."""
         # Where a second run is beginning, `Runtime.begin_session()` has taken back what was said of the first.
         if not NOW.several:
-            self._environment.set(inherited_environ(session.config, session.identity))
+            self._environment.set(inherited_environ(session.config, session.identity, self.given_environ()))
 
     def of_begun(self, session: Session) -> None:
         """Say it to the ranks of the launch, to children there are, and to the parent; say who stays in another run."""
@@ -39,7 +39,7 @@ class TellOthers:
             say_who_stays(config, identity)
             say_who_has_ended(config, identity)
             if not NOW.several:
-                CHILDREN.tell(inherited_environ(config, identity), identity.run_id)
+                CHILDREN.tell(inherited_environ(config, identity, self.given_environ()), identity.run_id)
         has_joined_parent(identity.run_id)
 
     def given_environ(self) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from otel_ml._internal.identity.ranks import detect
 from otel_ml._internal.lifecycle.init_arguments import checked
 from otel_ml._internal.lifecycle.read_run import name_of
 from otel_ml._internal.lifecycle.runtime import RUNTIME
@@ -31,9 +32,10 @@ def goes_on(resume: bool | str | None, arguments: Mapping[str, Any]) -> bool:
         return False
     config = checked(arguments, os.environ)
     is_there = (run_folder(config.dir, config.experiment, run_id) / "metrics.jsonl").is_file()
+    rank = detect(os.environ).rank if config.rank is None else config.rank
     # Other ranks start when rank 0 has begun the run already, so its folder says nothing to them; a service elsewhere
     # has the folder.
-    if config.is_remote or RUNTIME.is_chosen or os.environ.get("RANK", "0") != "0":
+    if config.is_remote or RUNTIME.is_chosen or rank != 0:
         return asked != "never" and (is_there or config.is_remote)
     if asked == "must" and not is_there:
         raise UsageError(f"resume='must': there is no run {run_id!r} of {config.experiment!r} in {config.dir}.")

@@ -6,9 +6,12 @@ import types
 
 import pytest
 
-from otel_ml._internal.identity.ranks import JobPlace, detect
+from otel_ml._internal.forks import launch_variables
+from otel_ml._internal.identity.ranks import DETECTORS, JobPlace, detect
 from otel_ml._internal.identity.run_identity import Parent, identify
+from otel_ml._internal.lifecycle.run_requested import may_join_rank_zero
 from otel_ml.config import Config
+from tests.rank_variables import LAUNCHERS, NOT_IN_VARIABLES, told
 
 TORCHRUN = {
     "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2",
@@ -136,6 +139,31 @@ def test_the_one_process_of_a_step_stays_that_where_its_world_is_one() -> None:
 @pytest.mark.parametrize("rank", ["", "x", "-1", "1.5"])
 def test_variables_that_are_no_ranks_are_no_launcher(rank: str) -> None:
     assert detect({"RANK": rank, "WORLD_SIZE": "2"}) == JobPlace()
+
+
+def test_every_launcher_that_is_recognized_by_variables_has_some_here() -> None:
+    by_variables = {detector.__name__: detector for detector in DETECTORS if detector.__name__ not in NOT_IN_VARIABLES}
+
+    assert by_variables.keys() == LAUNCHERS.keys()
+    for name, detector in by_variables.items():
+        assert detector(told(name, 1)) == detect(told(name, 1)) != JobPlace()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_of_the_ranks_of_every_launcher_all_but_the_first_may_join_it(launcher: str) -> None:
+    places = [detect(told(launcher, rank)) for rank in (0, 1)]
+
+    assert [(place.rank, place.world_size) for place in places] == [(0, 2), (1, 2)]
+    assert [may_join_rank_zero(told(launcher, rank)) for rank in (0, 1)] == [False, True]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_without_the_variables_of_a_launch_nobody_is_in_one(launcher: str) -> None:
+    environ = told(launcher, 1)
+    of_launch = launch_variables(environ)
+
+    assert of_launch != launch_variables(told(launcher, 0))
+    assert detect({name: value for name, value in environ.items() if name not in of_launch}) == JobPlace()
 
 
 class RayContext:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from otel_ml._internal.identity.ranks import detect
 from otel_ml.warn_once import forget_warnings, say
+from tests.rank_variables import LAUNCHERS, told
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +31,23 @@ def test_a_sentence_is_logged_the_first_time_with_the_command_that_explains_it(
         ("otel_ml", "WARNING", "One has no meaning. (otel-ml explain setting-unused)"),
         ("otel_ml", "WARNING", "Another has none. (otel-ml explain setting-unused)"),
     ]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("within", ["", "slurm"], ids=["on its own", "in a step of SLURM"])
+@pytest.mark.parametrize("launcher", sorted(LAUNCHERS.keys() - {"slurm", "torch_env"}))
+def test_of_the_ranks_that_a_launcher_starts_only_the_first_one_speaks(
+    launcher: str, within: str, rank: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = {**told("slurm", 0), "SLURM_STEP_NUM_TASKS": "1"} if within else {}
+    environ = {**step, **told(launcher, rank)}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    say("setting-unused", "One has no meaning.")
+
+    assert detect(environ).local_rank == rank
+    assert len(caplog.records) == (rank == 0)
 
 
 @pytest.mark.parametrize(("local_rank", "sentences"), [("0", 1), ("1", 0)])
