@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -32,17 +30,6 @@ def test_the_start_of_a_process_is_the_same_in_every_time_zone(zone: str) -> Non
     before = time.time()
 
     assert started_s(TZ=zone) == pytest.approx(before, abs=60)
-
-
-@pytest.mark.skipif(
-    shutil.which("localedef") is None or not Path("/usr/share/i18n/locales/de_DE").exists(),
-    reason="needs localedef, and the source of a locale",
-)
-def test_the_start_of_a_process_is_the_same_in_a_program_that_speaks_another_language(tmp_path: Path) -> None:
-    subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", tmp_path / "de_DE.UTF-8"], check=True)
-    before = time.time()
-
-    assert started_s(LOCPATH=str(tmp_path), LC_ALL="de_DE.UTF-8") == pytest.approx(before, abs=60)
 
 
 def test_of_a_process_that_has_ended_there_is_no_start() -> None:
