@@ -134,7 +134,7 @@ def test_streams_that_version_9_kept_one_by_one_are_those_of_their_meter() -> No
     assert found["metric 1", (("of", "a"),)] == (
         [5], [7], np.array([rows]).tobytes(), [1e9], [Buckets(6, 0, 4, (0.5, 1.5), 0, ())]
     )  # fmt: skip
-    run_now = {"version": RUN, "recent": [2, 1e9, 3], "moments": [0, None], "training": None}
+    run_now = {"version": RUN, "recent": [2, 1e9, 3], "moments": [0, None], "training": None, "told": None}
     assert json.loads(state["run"]) == run_now
 
 

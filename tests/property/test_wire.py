@@ -89,8 +89,8 @@ def test_a_message_that_ends_anywhere_is_read_up_to_there_or_refused(
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        (b"\x00\x01", "0 is not a field"), (b"\x07", "0 is not a field"), (b"\x0b", "3 is not one of"),
-        (b"\x0c", "4 is not one of"), (b"\x0e", "6 is not one of"), (b"\x08" + b"\xff" * 10 + b"\x01", "64 bits"),
+        (b"\x00\x01", "0 is not a field"), (b"\x07", "0 is not a field"), (b"\x0b", "wire type 3"),
+        (b"\x0c", "wire type 4"), (b"\x0e", "wire type 6"), (b"\x08" + b"\xff" * 10 + b"\x01", "64 bits"),
     ],
 )  # fmt: skip
 def test_what_is_no_message_is_refused_with_the_reason(message: bytes, why: str) -> None:

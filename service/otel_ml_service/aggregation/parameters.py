@@ -66,7 +66,7 @@ class Parameters:
             text = json.dumps(value, sort_keys=True, default=str)
             said = Owner(event.writer.role, event.writer.rank, text, event.writer.instance)
             owner = self.owners.get(path)
-            if owner is None and not self._has_room_for(path, said, event):
+            if owner is None and not self._makes_way_for(path, said, event):
                 continue
             if owner is None and len(self.owners) >= self._most:
                 self._output.say(
@@ -96,7 +96,7 @@ class Parameters:
         self._groups.subtract(path[:end] for end in range(1, len(path)))
         self.changed = True
 
-    def _has_room_for(self, path: Path, said: Owner, event: Event) -> bool:
+    def _makes_way_for(self, path: Path, said: Owner, event: Event) -> bool:
         """Forget the names that cannot be beside a new one; False where a lower (role, rank) has set one of them."""
         there = [path[:end] for end in range(1, len(path)) if path[:end] in self.owners]
         # Looked for only where there are any: `a` takes the place of `a.b` and `a.c`.
