@@ -14,7 +14,7 @@ __all__ = ["states_in"]
 
 def states_in(fetcher: str, answer: Any) -> list[Mapping[str, State]]:
     """Return the states that an answer has, of each process; what is none is said and left out."""
-    found = []
+    found: list[Mapping[str, State]] = []
     for process in answer.values() if _is_by_rank(answer) else [answer]:
         if isinstance(process, Mapping):
             found.append({key: state for key, state in process.items() if _is_state(fetcher, key, state)})

@@ -108,7 +108,7 @@ class Energy:
     """Energy since this object was made, by the counters that there are: Intel RAPL, and NVML of each GPU.
 
     Counters are read, power is not integrated: no interval is assumed. RAPL's begins again at `max_energy_range_uj`,
-    mostly 262,144 J, which 300 W use in a quarter of an hour: a thread looks at it more often than that, until `stop()`.
+    mostly 262,144 J, which 300 W use in a quarter of an hour: a thread looks at it more often, until `stop()`.
 
     Args:
         counters: what reads the joules of each, and where it begins again; by default those of this host.

@@ -264,7 +264,10 @@ def test_energy_is_the_difference_of_counters_also_where_one_begins_again() -> N
     readings = {"package": iter([990.0, 15.0]), "gpu": iter([100.0, 250.0])}
     counters = [(lambda: next(readings["package"]), 1000.0), (lambda: next(readings["gpu"]), 0.0)]
 
-    assert Energy(counters).joules() == 25.0 + 150.0
+    energy = Energy(counters)
+    energy.stop()
+
+    assert energy.joules() == 25.0 + 150.0
 
 
 def test_energy_counts_each_time_that_a_counter_begins_again() -> None:
@@ -286,10 +289,13 @@ def test_energy_counts_each_time_that_a_counter_begins_again() -> None:
 def test_nothing_looks_at_the_counters_once_a_context_has_ended(
     otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_ml.compat.itwinai.measure._counters", lambda: [(lambda: 1.0, 1000.0)])
+    wrapping = (lambda: 1.0, 1000.0)
+    monkeypatch.setattr("otel_ml.compat.itwinai.measure._counters", lambda: [wrapping])  # this host may have none
+
+    before = set(threading.enumerate())
 
     def looks() -> bool:
-        return any(thread.name == "otel_ml_energy_counters" for thread in threading.enumerate())
+        return any(one.name == "otel_ml_energy_counters" for one in {*threading.enumerate()} - before)
 
     with Prov4MLLogger().start_logging():
         assert looks()
