@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 
 import otel_ml
+from otel_ml.compat.forge.answers import states_in
 from otel_ml.compat.forge.collector import COLLECTOR, publish_merged
 from otel_ml.compat.forge.environment_variables import are_metrics_off
 from otel_ml.compat.forge.metric import Metric
@@ -108,6 +109,7 @@ async def _asked(name: str, fetcher: Any, global_step: int) -> list[Mapping[str,
         # A fetcher that is not async has done its work by now: nothing bounds how long that takes.
         if inspect.isawaitable(answer):
             answer = await asyncio.wait_for(answer, FLUSH_TIMEOUT_S)
+        return states_in(name, answer)
     except Exception as error:  # noqa: BLE001 (an actor fails in any way)
         say(
             "compat-forge",
@@ -115,14 +117,6 @@ async def _asked(name: str, fetcher: Any, global_step: int) -> list[Mapping[str,
             "look at that process.",
         )
         return []
-    return list(answer.values()) if _is_by_rank(answer) else [answer or {}]
-
-
-def _is_by_rank(answer: Any) -> bool:
-    """Whether the fetcher of a whole mesh answered: name of a rank → its states."""
-    states = answer.values() if isinstance(answer, Mapping) else ()
-    # One process answers key → state, and each state has a `reduction_type`; a mesh answers rank → such a dictionary.
-    return bool(states) and not any("reduction_type" in state for state in states)
 
 
 class MetricCollector:

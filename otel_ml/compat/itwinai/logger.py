@@ -269,12 +269,14 @@ class Logger(LogMixin):
             # Workers share `savedir`, and each would find the others' files under its names.
             self._files = Files(Path(self.savedir, f"worker_{self.worker_rank}"))
         self.experiment_id, self.run_id = joined.run.experiment, joined.run.id
+        self._energy.stop()  # that of a context that nobody has ended
         self._begun, self._energy = time.monotonic(), Energy()
         self.begin(joined)
 
     def part(self) -> None:
         """Have no part in the run anymore."""
         self.is_initialized = False
+        self._energy.stop()
         if self._joined is not None:
             self.end()
             self._joined = None

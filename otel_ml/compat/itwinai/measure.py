@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from otel_ml._internal.own_threads import begin_own_thread
 
 __all__ = ["CARBON_INTENSITY", "Energy", "flops_of_batch", "flops_of_epoch", "system"]
 
@@ -103,29 +107,62 @@ def system() -> dict[str, float]:
 class Energy:
     """Energy since this object was made, by the counters that there are: Intel RAPL, and NVML of each GPU.
 
-    Counters are read, power is not integrated: no interval is assumed.
+    Counters are read, power is not integrated: no interval is assumed. RAPL's begins again at `max_energy_range_uj`,
+    mostly 262,144 J, which 300 W use in a quarter of an hour: a thread looks at it more often, until `stop()`.
 
     Args:
         counters: what reads the joules of each, and where it begins again; by default those of this host.
+        every: seconds between two looks.
     """
 
-    def __init__(self, counters: Iterable[Counter] | None = None) -> None:
+    def __init__(self, counters: Iterable[Counter] | None = None, *, every: float = 60.0) -> None:
         found = _counters() if counters is None else counters
-        self._begun = [(read, wraps, before) for read, wraps in found if (before := read()) is not None]
+        self._counts = [_Count(read, wraps, before) for read, wraps in found if (before := read()) is not None]
+        self._is_over = threading.Event()
+        wrapping = [count for count in self._counts if count.wraps]
+        if wrapping:
+            looks = threading.Thread(
+                target=_look, args=(wrapping, self._is_over, every), name="otel_ml_energy_counters", daemon=True
+            )
+            with suppress(RuntimeError):  # the system gives no thread: one wrap is seen without it
+                looks.start()
 
     def joules(self) -> float | None:
         """Return the energy used; None where nothing measures it."""
-        if not self._begun:
-            return None
-        used = 0.0
-        for read, wraps, before in self._begun:
-            now = read()
-            if now is not None:
-                # RAPL's counter begins again at `max_energy_range_uj`, mostly 262,144 J, which 300 W use in a quarter
-                # of an hour. Only once since the beginning can be seen. The counters of NVML have no such limit, and
-                # come with 0.
-                used += now - before if now >= before else now - before + wraps
+        return sum(count.used() for count in self._counts) if self._counts else None
+
+    def stop(self) -> None:
+        """Look at the counters no more: nobody will ask."""
+        self._is_over.set()
+
+
+class _Count:
+    """What one counter has counted."""
+
+    def __init__(self, read: Callable[[], float | None], wraps: float, begun: float) -> None:
+        self.wraps = wraps
+        self._read = read
+        self._last = begun, 0.0
+
+    def used(self) -> float:
+        """Return the joules since the beginning; it sees one wrap since the last call."""
+        # Before the counter is read, and put back as one: another thread's reading in between is not a wrap, and
+        # whichever of the two stays is right. A lock would be held for ever in a process that is forked meanwhile.
+        before, used = self._last
+        now = self._read()
+        if now is None:
+            return used
+        # The counters of NVML have no limit, and come with 0.
+        used += now - before if now >= before else now - before + self.wraps
+        self._last = now, used
         return used
+
+
+def _look(counts: Sequence[_Count], is_over: threading.Event, every: float) -> None:
+    begin_own_thread()
+    while not is_over.wait(every):
+        for count in counts:
+            count.used()
 
 
 def _counters() -> Iterable[Counter]:

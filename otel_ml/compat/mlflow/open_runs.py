@@ -30,6 +30,7 @@ from otel_ml.exceptions import ConfigError
 __all__ = ["STATE", "TRACKING_URI", "OpenRuns", "current", "run_of"]
 
 TRACKING_URI = "MLFLOW_TRACKING_URI"
+_RUN_ID = "MLFLOW_RUN_ID"
 
 
 class _OfThread(threading.local):
@@ -107,9 +108,10 @@ class OpenRuns:
         # No run, one that only the environment has begun, or one of these: then the run is ours to begin or to find.
         # The program's own run, by `otel_ml.init()`, has everything.
         if not RUNTIME.is_chosen or (session is not None and session.run in self._begun):
-            chosen = run_id or os.environ.get("MLFLOW_RUN_ID") or None
+            # Taken out, as MLflow does: the run after this one is another.
+            chosen = run_id or os.environ.pop(_RUN_ID, None) or None
             # Another thread may have begun it, as a trial of a pool that names its run.
-            joined = next((run for run in self._begun if run.id == run_id), None)
+            joined = next((run for run in self._begun if run.id == chosen), None)
             if joined is not None:
                 RUNTIME.make_current(joined)
                 return joined, True
@@ -215,6 +217,8 @@ class OpenRuns:
         self, active: ActiveRun, kind: type[BaseException] | None, error: BaseException | None, status: str = ""
     ) -> None:
         """End a run and what was begun inside it; without `status` it has failed where there is an error."""
+        # As MLflow's end_run() does, also where an argument has named the run that ends.
+        os.environ.pop(_RUN_ID, None)
         # Who ends a run ends the nested ones in it, too.
         while active in self.stack:
             ended = self._here.last = self.stack.pop()

@@ -41,10 +41,8 @@ class Metric:
 
 @dataclass(slots=True)
 class Extremes:
-    """The values of one name so far, as its summary asks for them."""
+    """The values of one name so far, as a summary may ask for them."""
 
-    wanted: tuple[str, ...]
-    goal: str | None = None
     count: int = 0
     total: float = 0.0
     min: float = math.inf
@@ -63,10 +61,10 @@ class Extremes:
         if value > self.max:
             self.max = value
 
-    def of(self, wanted: str) -> float:
+    def of(self, wanted: str, goal: str | None) -> float:
         """Return one of them; the best is what the goal says, or the smallest."""
         if wanted == "best":
-            return self.max if self.goal == "maximize" else self.min
+            return self.max if goal == "maximize" else self.min
         return self.total / self.count if wanted == "mean" else float(getattr(self, wanted))
 
 
@@ -99,12 +97,14 @@ class Definitions:
     """All definitions of a run; exact names win over globs, later globs over earlier ones.
 
     Attributes:
+        _of_glob: what a glob asked of the summary of a name at the first value of it; later globs change nothing of it.
         _step: the newest row whose step is the step metric of all metrics, and that step.
         _is_counted: rows have shared one, and each has a step of its own since.
     """
 
     metrics: dict[str, Metric] = field(default_factory=dict)
     _found: dict[str, Metric | None] = field(default_factory=dict)
+    _of_glob: dict[str, Metric] = field(default_factory=dict)
     _extremes: dict[str, Extremes] = field(default_factory=dict)
     _last: dict[str, Any] = field(default_factory=dict)
     _shared: SharedIndex = field(default_factory=SharedIndex)
@@ -133,11 +133,12 @@ class Definitions:
         )
         if _is_name(name):
             before = Metric(name) if overwrite else self.metrics.get(name, Metric(name))
+            asked = before if overwrite else self.metrics.get(name) or self._of_glob.get(name, before)
             self.metrics[name] = replace(
                 said,
                 step_metric=said.step_metric or before.step_metric,
-                summary=said.summary or before.summary,
-                goal=said.goal or before.goal,
+                summary=_together(asked.summary, said.summary),
+                goal=said.goal or asked.goal,
             )
             self._found.clear()
         return said
@@ -199,13 +200,17 @@ class Definitions:
         self._last.update(values)
         summed: dict[str, dict[str, float]] = {}
         for name, value in values.items():
-            metric = self._metric(name)
+            asked = self._asked(name)
             number = plain_float(value)
-            if metric is not None and metric.summary and _NONE not in metric.summary and number is not None:
-                # As asked at the first value that it takes: a summary asked for later changes nothing of it.
-                extremes = self._extremes.setdefault(name, Extremes(metric.summary, metric.goal))
-                extremes.add(number)
-                summed[name] = {wanted: extremes.of(wanted) for wanted in extremes.wanted}
+            if asked is None or number is None:
+                continue
+            extremes = self._extremes.get(name)
+            if extremes is None:
+                extremes = self._extremes[name] = Extremes()
+            # Also where the summary is `none`: a later definition asks for what was there before, too.
+            extremes.add(number)
+            if _NONE not in asked.summary:
+                summed[name] = {wanted: extremes.of(wanted, asked.goal) for wanted in asked.summary}
         return summed
 
     def shown(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,13 +227,24 @@ class Definitions:
 
     def summaries(self) -> dict[str, float]:
         """Return `loss.min` and the like, as W&B calls them."""
-        return {
-            f"{name}.{wanted}": extremes.of(wanted)
-            for name, extremes in self._extremes.items()
-            for wanted in extremes.wanted
-            # NaN alone, of which there is no smallest value, leaves infinity here.
-            if math.isfinite(extremes.of(wanted))
+        asked = {name: self._asked(name) for name in self._extremes}
+        found = {
+            f"{name}.{wanted}": self._extremes[name].of(wanted, metric.goal)
+            for name, metric in asked.items()
+            if metric is not None and _NONE not in metric.summary
+            for wanted in metric.summary
         }
+        # NaN alone, of which there is no smallest value, leaves infinity here.
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+    def _asked(self, name: str) -> Metric | None:
+        """Return the definition that says what the summary has of a name; None where none does."""
+        metric = self._metric(name)
+        if metric is not None and metric.name != name:
+            metric = self._of_glob.get(name, metric)
+            if metric.summary:
+                self._of_glob[name] = metric
+        return metric if metric is not None and metric.summary else None
 
     def _metric(self, name: str) -> Metric | None:
         if name not in self._found:
@@ -276,6 +292,12 @@ def _wanted(name: str, summary: str | None) -> tuple[str, ...]:
         known = f"Error: the summaries are {', '.join(_KNOWN)} and none."
         not_kept(f"define_metric({safe_repr(name)}, summary={safe_repr(summary)})", known)
     return tuple(part for part in parts if part in {*_KNOWN, _NONE})
+
+
+def _together(before: tuple[str, ...], said: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what two definitions of one name ask for; the later one ends a `none` of the earlier one."""
+    kept = tuple(wanted for wanted in before if wanted != _NONE) if said else before
+    return tuple(dict.fromkeys((*kept, *said)))
 
 
 def _goal(name: str, goal: str | None) -> str | None:

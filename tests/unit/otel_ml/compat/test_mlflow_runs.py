@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -155,6 +156,24 @@ def test_one_run_is_written_and_goes_on_under_its_id(monkeypatch: pytest.MonkeyP
 
     assert otel_ml.read(the_run_in(tmp_path / "otel-ml-runs"))["loss"] == ([0, 1], [2.0, 1.0])
     assert '"failed"' in (folder / "metrics.jsonl").read_text()
+
+
+def test_the_run_id_of_the_environment_is_that_of_one_run_as_in_mlflow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OTEL_ML_EXPORTERS", "jsonl")
+    monkeypatch.setenv("MLFLOW_RUN_ID", "abc123")
+
+    with mlflow.start_run() as first:
+        left = os.environ.get("MLFLOW_RUN_ID")
+        # Named while a run is open: forgotten with its end.
+        monkeypatch.setenv("MLFLOW_RUN_ID", "abc123")
+    the_run_in(tmp_path / "otel-ml-runs")
+    with mlflow.start_run() as second:
+        pass
+
+    assert (first.info.run_id, left) == ("abc123", None)
+    assert second.info.run_id != "abc123"
 
 
 def test_the_description_and_the_name_may_be_tags_as_in_mlflow(captured: Capture) -> None:

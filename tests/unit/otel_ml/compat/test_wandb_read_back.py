@@ -210,6 +210,41 @@ def test_a_metric_whose_summary_is_none_is_not_in_the_summary(captured: Capture)
     assert run.summary["n"] == 5
 
 
+# What W&B 0.31 has after the same calls; a dictionary is a `define_metric()`, a number a row.
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ([{"summary": "min"}, 3, 1, 9, 2, {"summary": "max"}, 5, 4], {"min": 1.0, "max": 9.0}),
+        ([{"summary": "mean"}, 3, 1, 9, 2, {"summary": "first"}, 5, 4], {"mean": 4.0, "first": 3.0}),
+        ([{"summary": "min"}, 3, 1, 9, 2, {"summary": "max", "overwrite": True}, 5, 4], {"max": 9.0}),
+        ([{"summary": "min"}, 3, 9, {"overwrite": True}, 1], 1.0),
+        ([{"summary": "none"}, 3, 9, {"summary": "min"}, 4], {"min": 3.0}),
+        ([{"summary": "min"}, 3, {"summary": "none"}, 1, {"summary": "max"}, 4], {"min": 1.0, "max": 4.0}),
+        ([{"summary": "min"}, 3, {"step_metric": "epoch"}, 5], {"min": 3.0}),
+        # A glob is asked at a name's first value; the name's own definition is added to that.
+        ([{"name": "l*", "summary": "min"}, 3, 1, 9, {"name": "l*", "summary": "max"}, 5], {"min": 1.0}),
+        ([{"name": "l*", "summary": "min"}, 3, 1, 9, {"summary": "max"}, 5], {"min": 1.0, "max": 9.0}),
+        ([{"name": "l*", "summary": "min"}, {"name": "l*", "summary": "max"}, 3, 1], {"min": 1.0, "max": 3.0}),
+        ([{"name": "l*", "summary": "min"}, {"summary": "max"}, 3, 1], {"max": 3.0}),
+    ],
+)
+def test_what_several_definitions_ask_for_is_in_the_summary_as_in_wandb(
+    captured: Capture, calls: list[Any], expected: Any
+) -> None:
+    run = wandb.init()
+    for call in calls:
+        if isinstance(call, dict):
+            run.define_metric(**{"name": "loss", **call})
+        else:
+            run.log({"loss": call})
+    found = run.summary["loss"]
+    run._last_words()
+
+    assert found == expected
+    written = {f"loss.{wanted}": value for wanted, value in expected.items()} if isinstance(expected, dict) else {}
+    assert summary(captured) == written
+
+
 def test_settings_that_nobody_gives_are_those_of_wandb(captured: Capture) -> None:
     run = wandb.init(mode="offline")
 
@@ -231,3 +266,10 @@ def test_settings_that_only_the_package_knows_are_those_of_the_package(captured:
     assert (settings.base_url, settings.wandb_dir, settings.root_dir) == (
         original.base_url, original.wandb_dir, original.root_dir,
     )  # fmt: skip
+
+
+def summary(captured: Capture) -> dict[str, float]:
+    """Return what the end of a run has written into its summary."""
+    return {
+        name: value for event in captured.events if event.kind == "ml.summary" for name, value in event.body.items()
+    }

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import otel_ml
@@ -75,6 +76,62 @@ def test_a_process_that_fails_does_not_fail_the_flush(captured: Capture, caplog:
     assert the_point(captured, "loss").value == 1.0
     assert "'dead'" in caplog.text
     assert "Actor object is missing" in caplog.text
+
+
+SUM = {"reduction_type": "sum", "total": 2.0, "count": 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"tokens": SUM, "loss": 3.0}, "a float under 'loss'"),
+        ({"tokens": SUM, "loss": {"sum": 3.0}}, "a dict under 'loss'"),
+        ({"rank_0": {"tokens": SUM, "loss": 3.0}}, "a float under 'loss'"),
+        ({"rank_0": {"tokens": SUM}, "rank_1": 3.0}, "a float"),
+    ],
+)
+def test_what_is_no_state_in_an_answer_is_said_and_the_states_are_recorded(
+    captured: Capture, caplog: pytest.LogCaptureFixture, answer: Any, said: str
+) -> None:
+    flush_with(answer)
+
+    assert the_point(captured, "tokens").value == 2.0
+    assert [point.name for point in captured.points] == ["tokens"]
+    assert f"Fetcher 'odd' answered a flush with {said}." in caplog.text
+
+
+@pytest.mark.parametrize("answer", [{"loss": 3.0}, {"loss": {"sum": 3.0}}, [SUM], 3.0, np.zeros(2)])
+def test_an_answer_without_a_state_is_said_and_the_flush_goes_on(
+    captured: Capture, caplog: pytest.LogCaptureFixture, answer: Any
+) -> None:
+    record_metric("own", 1.0)
+
+    flush_with(answer)
+
+    assert the_point(captured, "own").value == 1.0
+    assert "Fetcher 'odd' answered a flush with a " in caplog.text
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"rank_0": {}, "rank_1": None}])
+def test_a_fetcher_that_holds_nothing_says_nothing(
+    captured: Capture, caplog: pytest.LogCaptureFixture, answer: Any
+) -> None:
+    flush_with(answer)
+
+    assert (captured.points, caplog.text) == ([], "")
+
+
+def flush_with(answer: Any) -> None:
+    async def job() -> None:
+        logger = await get_or_create_metric_logger()
+        await logger.register_fetcher.call_one(Mesh(answer), "odd")
+        try:
+            await logger.flush.call_one(0)
+        finally:
+            await logger.deregister_fetcher.call_one("odd")
+
+    COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)
+    asyncio.run(job())
 
 
 def test_all_mistakes_of_a_configuration_are_said_at_once() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from otel_ml.compat.itwinai import (
 from otel_ml.compat.itwinai.kinds import KINDS
 from otel_ml.compat.itwinai.measure import Energy
 from otel_ml.testing import Capture, Event, capture
+from tests.waiting import eventually
 
 
 def files_of(capture: Capture) -> dict[str, list[Event]]:
@@ -262,7 +264,42 @@ def test_energy_is_the_difference_of_counters_also_where_one_begins_again() -> N
     readings = {"package": iter([990.0, 15.0]), "gpu": iter([100.0, 250.0])}
     counters = [(lambda: next(readings["package"]), 1000.0), (lambda: next(readings["gpu"]), 0.0)]
 
-    assert Energy(counters).joules() == 25.0 + 150.0
+    energy = Energy(counters)
+    energy.stop()
+
+    assert energy.joules() == 25.0 + 150.0
+
+
+def test_energy_counts_each_time_that_a_counter_begins_again() -> None:
+    used, seen = [990.0], [0.0]
+
+    def read() -> float:
+        seen[0] = used[0]
+        return seen[0] % 1000.0
+
+    energy = Energy([(read, 1000.0)], every=0.001)
+    for joules in (1590.0, 2190.0, 2790.0, 3390.0):
+        used[0] = joules
+        eventually(lambda joules=joules: seen[0] == joules)
+
+    assert energy.joules() == pytest.approx(3390.0 - 990.0)
+    energy.stop()
+
+
+def test_nothing_looks_at_the_counters_once_a_context_has_ended(
+    otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapping = (lambda: 1.0, 1000.0)
+    monkeypatch.setattr("otel_ml.compat.itwinai.measure._counters", lambda: [wrapping])  # this host may have none
+
+    before = set(threading.enumerate())
+
+    def looks() -> bool:
+        return any(one.name == "otel_ml_energy_counters" for one in {*threading.enumerate()} - before)
+
+    with Prov4MLLogger().start_logging():
+        assert looks()
+    eventually(lambda: not looks())
 
 
 @pytest.mark.parametrize(
