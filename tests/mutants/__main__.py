@@ -8,7 +8,8 @@
     python -m tests.mutants step_streams.py --each 60   60 mutants of each file of this name
 
 A mutant is tried in a copy of the tree with the tests that run its line, the quickest first, until one fails. Only
-tests that run the line in their own process are asked, so the figure is a lower bound. Exits with 1 where a package
+tests that run the line in their own process are asked, and those that are named like its file, so the figure is a
+lower bound. Exits with 1 where a package
 stays below its target. What no test can notice is listed in `survivors.toml`, with the reason.
 """
 

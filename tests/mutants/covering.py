@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import coverage
-
 from tests.mutants.tree import KEPT, PACKAGES, ROOT
 
 __all__ = ["Covering", "asked"]
@@ -38,13 +36,15 @@ class Covering:
     def of(self, file: str, lines: Iterable[int]) -> list[str]:
         """Return the tests that run any of some lines: those that are named like the file first, then the quickest.
 
-        What an import runs is in every test of the file.
+        What an import runs is in every test of the file. What a test runs in another process coverage does not see,
+        as of commands: so a file's own tests, `test_<its name>.py`, are asked whatever they run.
         """
         known = self.tests[file]
         found = set().union(*(known[line] for line in lines if line in known))
         if "" in found:
             found = set().union(*known.values())
         name = Path(file).stem
+        found |= {test for test in self.seconds if Path(test.partition("::")[0]).stem == f"test_{name}"}
         return sorted(
             found & self.seconds.keys(),
             key=lambda test: (name not in test.partition("::")[0], self.seconds[test], test),
@@ -111,6 +111,8 @@ def _add(covering: Covering, folder: Path) -> None:
     covering.seconds.update({test: took for test, took in report["seconds"].items() if test not in failed})
     if not (folder / "coverage").exists():  # no test of it is chosen by its marks
         return
+    import coverage  # what only `make mutants` installs: these tests run without
+
     data = coverage.CoverageData(str(folder / "coverage"))
     data.read()
     for file in data.measured_files():

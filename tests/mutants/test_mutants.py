@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants.covering import Covering
 from tests.mutants.operators import mutants_of
 from tests.mutants.survivors import change_of, equivalent
 from tests.mutants.tree import ROOT
@@ -95,6 +96,15 @@ def test_a_trial_says_whether_a_test_of_the_copy_fails(
 def trial_of(copy: Path, file: str, mutated: str, test: str, timeout: float) -> Outcome:
     """Try one mutant."""
     return Trials(copy).of(file, mutated.encode(), [test], timeout)
+
+
+def test_the_tests_that_are_named_like_a_file_are_asked_whatever_they_run_in_their_own_process() -> None:
+    own, runs_it, other = "tests/unit/test_one.py::test_a", "tests/test_two.py::test_b", "tests/test_x.py::test_c"
+    covering = Covering(seconds={own: 9.0, runs_it: 1.0, other: 0.5})
+    covering.tests["package/one.py"][3] = {runs_it}
+
+    assert covering.of("package/one.py", [3]) == [own, runs_it]
+    assert covering.of("package/one.py", [4]) == [own]
 
 
 def test_each_mutant_of_the_list_is_one_of_the_tree() -> None:
