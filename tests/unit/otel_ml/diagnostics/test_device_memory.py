@@ -92,6 +92,15 @@ def test_the_estimate_follows_the_published_formulas(recompute: str, bytes_per_t
     )
 
 
+def test_an_output_of_its_own_has_the_embeddings_parameters_again() -> None:
+    model = {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 1000, "sequence": 8, "micro_batch": 1}
+
+    tied, apart = theoretical_memory(**model, tied=True), theoretical_memory(**model, tied=False)
+
+    assert apart.parameters - tied.parameters == 64 * 1000
+    assert apart.weights_and_optimizer - tied.weights_and_optimizer == 18 * 64 * 1000
+
+
 def test_the_parameters_of_the_estimate_are_those_of_a_real_model() -> None:
     layer = torch.nn.TransformerEncoderLayer(64, 4, 256, bias=False)
     embedding = torch.nn.Embedding(1000, 64)

@@ -217,6 +217,8 @@ def test_findings_and_texts_are_marks(tmp_path: Path) -> None:
 def test_attributes_and_a_failure_are_notes(tmp_path: Path) -> None:
     given_attributes = {
         "batch": 7,
+        "least": -(2**63),
+        "most": 2**63 - 1,
         "ratio": 0.5,
         "ok": True,
         "who": "x<y",

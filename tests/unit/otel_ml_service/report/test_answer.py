@@ -143,6 +143,10 @@ def test_how_far_a_live_run_is_and_what_is_left() -> None:
     assert "live · step 9 of 100 · 50 ms a step · 1 min 30 s left · 9 s so far" in said(run_of(), is_live=True)
 
 
+def test_the_bar_counts_the_steps_that_are_done() -> None:
+    assert '<progress value="10" max="100"' in answer(run_of(), steps_told(run_of()), is_live=True)
+
+
 def test_a_run_that_is_over_has_no_time_left() -> None:
     text = said(run_of(further=[RunStatus(200, 1011.0, "failed")]))
 
@@ -170,10 +174,11 @@ def test_where_nobody_is_slow_it_is_said_what_can_be_told(records: list[Record],
     assert sentence in said(contents("run-1", "pages", records))
 
 
-def test_a_finding_without_a_span_of_its_own_is_shown_by_the_step_in_which_it_was_worst() -> None:
+@pytest.mark.parametrize("worst", [4, 6, 7])
+def test_a_finding_without_a_span_of_its_own_is_shown_by_the_step_in_which_it_was_worst(worst: int) -> None:
     late = ("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 0.1, "forward", 9, "ab" * 8, "cd" * 16)
     spans = [
-        Span("0" * 32, "0" * 16, None, "forward", 0, (90 if (rank, step) == (2, 6) else 20) * 10**6, "trainer", rank,
+        Span("0" * 32, "0" * 16, None, "forward", 0, (90 if (rank, step) == (2, worst) else 20) * 10**6, "trainer", rank,
              "step", step)
         for step in range(10)
         for rank in range(4)
@@ -181,7 +186,23 @@ def test_a_finding_without_a_span_of_its_own_is_shown_by_the_step_in_which_it_wa
 
     [trouble] = troubles(run_of(late, further=[SpanBatch(200, spans)]))
 
-    assert trouble.shows == 6
+    assert trouble.shows == worst
+
+
+def test_one_map_of_slow_ranks_needs_no_title_and_two_have_one_each() -> None:
+    def spans_of(role: str) -> list[Span]:
+        return [
+            Span("0" * 32, "0" * 16, None, "forward", 0, 20 * 10**6, role, rank, "step", step)
+            for step in range(4)
+            for rank in range(3)
+        ]
+
+    one, two = run_of(), run_of()
+    one.add(SpanBatch(200, spans_of("trainer")))
+    two.add(SpanBatch(200, [*spans_of("trainer"), *spans_of("generator")]))
+
+    assert "trainer, step" not in Reader(findings(one)).texts
+    assert {"trainer, step", "generator, step"} <= set(Reader(findings(two)).texts)
 
 
 @pytest.mark.parametrize("is_live", [True, False])

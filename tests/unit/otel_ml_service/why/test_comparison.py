@@ -168,6 +168,20 @@ def test_intervals_hold_what_is_so_in_nine_of_ten_cases(correlation: float) -> N
     assert 0.9 <= holds / 400 <= 0.99
 
 
+def test_the_interval_of_two_means_is_welchs_of_blocks_of_steps() -> None:
+    """Quantiles of Student's t for 30 and 18.29 degrees of freedom, from tables: 2.0423 and 2.0985."""
+    a = [float(number % 2) for number in range(16) for _ in range(4)]
+
+    alike = of_means(a, [value + 10 for value in a])
+    wider = of_means(a, [3 * value for value in a])
+
+    error = math.sqrt(2 * (4 / 15) / 16)
+    assert alike.low == pytest.approx(10 - 2.0423 * error, rel=1e-4)
+    assert alike.high == pytest.approx(10 + 2.0423 * error, rel=1e-4)
+    # Variances of 1 and 9 in units of the first: (1 + 9)² / (1 + 81) × 15 = 18.29 degrees of freedom, t = 2.0985.
+    assert wider.high == pytest.approx(1 + 2.0985 * math.sqrt(10 * (4 / 15) / 16), rel=1e-3)
+
+
 def test_diff_prints_sentences_then_tables_and_json_has_all(tmp_path: Path) -> None:
     write_run(tmp_path, "01a", with_param(PLAIN, seq_len=1024))
     write_run(tmp_path, "02b", with_param(SLOWER, seq_len=2048))
