@@ -100,6 +100,20 @@ def test_a_chart_says_how_it_was_to_be_drawn(captured: Capture) -> None:
     assert any("ValueError: there are 1 y-series, 2 x-series" in notice for notice in captured.notices)
 
 
+@pytest.mark.parametrize("kind", ["bar", "histogram", "scatter"])
+def test_a_chart_of_a_table_has_the_originals_fields(kind: str) -> None:
+    import wandb as original
+
+    columns = ["a"] if kind == "histogram" else ["a", "b"]
+    rows = [[1] * len(columns)]
+    ours = getattr(wandb.plot, kind)(wandb.Table(columns, rows), *columns, title="t")
+    theirs = getattr(original.plot, kind)(original.Table(columns, rows), *columns, title="t")
+
+    assert (ours.table.columns, ours.table.data) == (theirs.table.columns, theirs.table.data)
+    assert ours.spec.fields == theirs.spec.fields
+    assert ours.spec.string_fields["title"] == theirs.spec.string_fields["title"] == "t"
+
+
 def test_curves_are_those_of_scikit_learns_definition() -> None:
     truth, scores = [0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]
     probabilities = [[1 - score, score] for score in scores]

@@ -178,11 +178,11 @@ def test_where_nobody_is_slow_it_is_said_what_can_be_told(records: list[Record],
 def test_a_finding_without_a_span_of_its_own_is_shown_by_the_step_in_which_it_was_worst(worst: int) -> None:
     late = ("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 0.1, "forward", 9, "ab" * 8, "cd" * 16)
     spans = [
-        Span("0" * 32, "0" * 16, None, "forward", 0, (90 if (rank, step) == (2, worst) else 20) * 10**6, "trainer", rank,
-             "step", step)
+        Span("0" * 32, "0" * 16, None, "forward", 0, took * 10**6, "trainer", rank, "step", step)
         for step in range(10)
         for rank in range(4)
-    ]  # fmt: skip
+        for took in [90 if (rank, step) == (2, worst) else 20]
+    ]
 
     [trouble] = troubles(run_of(late, further=[SpanBatch(200, spans)]))
 

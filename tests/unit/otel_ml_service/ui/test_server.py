@@ -67,6 +67,8 @@ def test_a_page_is_not_kept_shown_inside_of_another_nor_named_to_anybody(client:
     assert headers["Cache-Control"] == "no-store"
     assert headers["Referrer-Policy"] == "no-referrer"
     assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+    assert "Content-Security-Policy" not in client.get("runs.json").headers
 
 
 def test_nothing_can_be_written_and_looking_leaves_the_folder_as_it_is(client: Client, tmp_path: Path) -> None:
