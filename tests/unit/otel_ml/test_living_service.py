@@ -41,9 +41,14 @@ class Living:
         os.close(self._life)
 
 
-@pytest.fixture
-def living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
+@pytest.fixture(autouse=True)
+def meeting_places_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no service of another test, or of other tests on this host, that serves a run of the same id."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> Iterator[Living]:
     place = rendezvous_of("one")
     place.create()
     with otlp_server() as server:
