@@ -70,6 +70,7 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
     values = {**{key: top.get(key) for key in _VALUES}, **{key: listen.get(key) for key in _LISTEN[:2]}}
     return FileSettings(
         file=str(path),
+        # A key with nothing below it asks for no exporter; without the key the default counts.
         exporters=reader.exporters(top["exporters"]) if "exporters" in top else None,
         written=_written(content),
         values={key: str(value) for key, value in values.items() if value is not None},

@@ -33,6 +33,7 @@ def leave_starter(rendezvous: Rendezvous) -> int:
 
 def _stand_in(service: int, rendezvous: Rendezvous) -> NoReturn:
     while True:
+        # A service that fails before it is announced passes on its exit code to whoever started it.
         ended, status = os.waitpid(service, os.WNOHANG)
         if ended:
             code = os.waitstatus_to_exitcode(status)

@@ -74,6 +74,7 @@ def found_file(named: NamedFile, folder: Path, go_on: GoOn = lambda: True) -> Ar
     except _ChangedError:
         return record
     except OSError as error:
+        # The run's folder may be full, or not to be written to: exporters then read the file where it is.
         _log.warning("%s", explained(f"The file {seen.file} stays where it is: {error}", "artifact-not-kept"))
         return replace(record, local=seen.file, sha256=seen.sha256)
 
@@ -89,11 +90,13 @@ def _kept(folder: Path, record: Artifact, file: _File) -> Path:
     path = top / path_part(record.name) / inside
     if path.is_file() and _is_within(path, top) and file.is_same(path):
         return path
+    # Something else has that place. `seq` is unlike that of any other artifact of the run.
     if path.exists() or not _is_within(path, top) or not _can_be_folder(path.parent, top):
         path = top / f"{path_part(record.name)}.{record.seq}" / inside
     path.parent.mkdir(mode=0o775, parents=True, exist_ok=True)  # as the umask says, but never for all to write
     for leftover in path.parent.glob(f"{_BESIDE}*"):  # of a service that was killed here
         shutil.rmtree(leftover, ignore_errors=True)
+    # In a folder beside it, so on the same disk: `replace` is then one step, and nobody sees half a file.
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=_BESIDE) as beside:
         file.make(Path(beside) / "file")
         (Path(beside) / "file").replace(path)
@@ -178,11 +181,14 @@ class _Seen:
         try:
             os.link(file, path)
         except OSError:
+            # Another disk, a file system without links, or a file of another user, which Linux may not let us link
+            # (fs.protected_hardlinks).
             _copy(file, path, self.go_on)
         if not stat.S_ISREG(path.lstat().st_mode) or not self._has_hash(path):
             raise _ChangedError
 
     def _has_hash(self, path: Path) -> bool:
+        # A link is the inode that was hashed: it spares a second pass over the content.
         if self.hashed is not None and _Version.of(path) == self.hashed:
             return True
         return _sha256(path, self.go_on) == self.sha256
@@ -191,8 +197,10 @@ class _Seen:
 def _kept_by_worker(named: NamedFile, folder: Path, go_on: GoOn) -> _Seen | None:
     """Return what a process of this host kept for us, and hash it: the name it had may be gone."""
     path = kept_folder(folder) / named.kept
+    # The name was sent to us: it must not lead out of the folder.
     if _KEPT.fullmatch(named.kept) is None or not path.is_file():
         return None
+    # Hashed first: what is written meanwhile changes the version, which is then not the announced one.
     sha256, version = _sha256(path, go_on), _Version.of(path)
     if (version.size, version.modified_ns) != (named.artifact.size, named.modified_ns):
         why = f"The file {named.artifact.uri} was written to after it was logged: the run has where it is."
@@ -212,6 +220,7 @@ def _visible(record: Artifact, go_on: GoOn) -> _Seen | None:
         split = urlsplit(record.uri)
     except ValueError:
         return None
+    # In a plain path `%41` and `#` are characters of the name.
     path = Path(unquote(split.path)) if split.scheme == "file" else Path(record.uri)
     if split.scheme not in {"", "file"} or not path.is_absolute():
         return None

@@ -77,6 +77,7 @@ class ArtifactThread:
         self._start()
         # Nobody else takes anything out: what is not empty stays so.
         while not self._found.empty():
+            # One thread takes them from one queue, so they are found in the order of `_waiting`.
             yield self._found.get()
             self._waiting.popleft()
             self._stored = ""
@@ -84,6 +85,7 @@ class ArtifactThread:
     def close(self) -> None:
         """Look no further; what is not taken is in `stored`."""
         self._is_stopping.set()
+        # For a thread that waits for the next file; one that reads a file asks the event after each piece.
         self._asked.put(None)
 
     def _work(self) -> None:

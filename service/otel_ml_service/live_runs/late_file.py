@@ -74,6 +74,7 @@ class LateFile:
         if path.exists():
             found = read_late(path)
             whole = path.stat().st_size - found.torn
+            # Less is whole than was committed where a disk or another program has cut the file.
             self.length = whole if committed is None else min(committed, whole)
             self._cut()
 

@@ -128,6 +128,7 @@ class LeftoverSpools:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._is_taking = True
             leftover = read_spool(path)
+            # What fails in the middle comes again as a whole: the engine takes each identity once.
             for signal, body in requests_of(leftover):
                 self._take(signal, body).result(_STORED_S)
             if leftover.damaged:

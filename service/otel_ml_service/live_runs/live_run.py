@@ -126,6 +126,7 @@ class LiveRun:
             return Engine(self.experiment, settings, state, kept=self.outbox.entry, seq=self.outbox.base)
         except Exception as error:
             if "run" in state and (version := version_of(state)) != RUN:
+                # Only what a disk has changed is forgotten, not what another version has stored.
                 raise not_taken_up(self.outbox.path, version) from error
             _log.exception("Run %s: the engine's state cannot be read: %s", self.experiment, error)
             self.outbox.forget_state()

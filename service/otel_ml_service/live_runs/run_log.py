@@ -49,6 +49,7 @@ class RunLog:
         if path is not None:
             self._handler = _RunFile(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
         self._handler.setFormatter(LogLines())
+        # All runs have their handlers at the same loggers: each takes the lines of its own run.
         self._handler.addFilter(lambda _: _SPEAKING.get(None) == experiment)
         for logger in _LOGGERS:
             logger.addHandler(self._handler)

@@ -38,6 +38,7 @@ class RunNotices:
         """Say it once for each sender and kind of reason."""
         if rejected.kind in self._rejected_kinds or len(self._rejected_kinds) > _REJECTED_KINDS:
             return
+        # The first kind beyond the bound is the one at which it is said that there are more.
         self._rejected_kinds.add(rejected.kind)
         if len(self._rejected_kinds) > _REJECTED_KINDS:
             self.say("rejected-points", "Points of further senders or for further reasons are rejected, and counted.")

@@ -190,4 +190,5 @@ class RunPipelines:
         mark = self._outbox.mark(name)
         if name in self._settings.unavailable:
             return PipelineStatus("unavailable", mark.seq, mark.lost, problem=self._settings.unavailable[name])
+        # It is started with the first record that it lacks.
         return PipelineStatus("stopped" if self.behind(name) == 0 else "starting", mark.seq, mark.lost)

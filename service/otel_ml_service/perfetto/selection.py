@@ -155,6 +155,7 @@ class _Gathered:
     def take_then(self, item: SpanRow | Record) -> None:
         """Take what is on another axis, or without a step, at the time of the steps; and what they link to."""
         if isinstance(item, dict):
+            # What is at one of the steps was taken in the first pass.
             if not _is_timed(item) or self._steps.has(item["axis"], item["step"]):
                 return
             is_then = item["axis"] != self._steps.axis and self.found.is_then(item["start_ns"], item["end_ns"])

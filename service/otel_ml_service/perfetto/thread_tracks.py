@@ -50,6 +50,7 @@ class ThreadTracks:
     def over_by(self, time_ns: float) -> Iterator[Ended]:
         """Yield what ended until then, on each track in the order of its ends; to be asked before each `place`."""
         for track, stack in enumerate(self._stacks):
+            # Nothing in a stack outlasts what is below it: the top ends first.
             while stack and stack[-1].end_ns <= time_ns:
                 span, end_ns = stack.pop()
                 self._track_of.pop(span, None)
@@ -66,6 +67,7 @@ class ThreadTracks:
         around = None if parent is None else self._track_of.get(parent)
         if around is not None and thread in {"", self._threads[around]}:
             last = self._stacks[around][-1]
+            # Slices of a track have to nest: not where a sibling is still open, or where it outlasts its parent.
             if last.span == parent and end_ns <= last.end_ns:
                 return around
         for track, stack in enumerate(self._stacks):

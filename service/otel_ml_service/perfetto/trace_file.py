@@ -89,6 +89,7 @@ class _Trace:
         for span in self._found.spans.of(process):
             for number, time_ns in threads.over_by(span["start_ns"]):
                 yield self._events.end(tracks[number], time_ns)
+            # A span may end before it begins, where its clock was set back.
             end_ns, thread = max(span["start_ns"], span["end_ns"]), _thread(span)
             trace, parent_id = span["trace_id"], span["parent_id"]
             number = threads.place(trace + span["span_id"], parent_id and trace + parent_id, end_ns, thread)
@@ -110,6 +111,7 @@ class _Trace:
         return self._events.begin(track, span["start_ns"], name, self._notes_of(span), leads_to, led_here)
 
     def _notes_of(self, span: SpanRow) -> bytes:
+        # Attributes as text: a mapping cannot be a key.
         shared = span["axis"], span["step"], span["status"], str(span["attributes"])
         found = self._notes.get(shared)
         if found is None:
@@ -157,6 +159,7 @@ class _Trace:
                 first = max(row["since"], self._steps.first)
                 last = math.inf if self._steps.last is None else self._steps.last
                 if row["since"] <= last and (row.get("until") is None or row["until"] >= first):
+                    # The step at which it began may have no span: then it is shown at the next one that has.
                     then = min((step for step in begins if step >= first), default=None)
                     yield self._found.begin_ns if then is None else begins[then], _sentence(row), row
 
