@@ -36,6 +36,7 @@ class Attempts:
     def restart(self, counted: int | None) -> int:
         """Open the next attempt: a rank started again at or below what had closed."""
         self.newest += 1
+        # So that what the new launcher counts as `counted` is this attempt.
         self._offset = self.newest - (counted or 0)
         return self.newest
 

@@ -348,6 +348,7 @@ def _tell_their_start(points: Latest) -> Flags:
 def _sums_since(now: Floats, before: Floats) -> Floats:
     """Subtract what was known of sums."""
     stats = np.full((len(now), STATS), np.nan)
+    # One record of what the sum grew by, which is its least and its largest value, too.
     stats[:, COUNT] = 1.0
     with np.errstate(invalid="ignore", over="ignore"):
         stats[:, SUM : MAX + 1] = (now[:, SUM] - before[:, SUM])[:, None]

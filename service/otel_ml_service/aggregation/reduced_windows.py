@@ -57,4 +57,5 @@ def _of(piece: Piece, part: Part) -> list[Piece]:
 
 
 def _is_as_sent(sent: Reduction, used: Reduction) -> bool:
+    # `unsaid` is left out: it tells which parts are defaults, and changes nothing of what is made.
     return (sent.across, sent.within, sent.over) == (used.across, used.within, used.over)

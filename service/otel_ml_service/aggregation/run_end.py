@@ -214,6 +214,7 @@ class RunEnd:
         if self._run.native:
             values["recorded"] = recorded_in(self._run)
         lost = lost_of(self._run, self._run.writers, at_end=True)
+        # What came too late is a count of its own, at the end.
         values |= {f"dropped/{reason}": count for reason, count in lost.items() if reason != "too_late"}
         heard, expected = ranks_heard(self._own())
         values["ranks_unheard"] = expected - heard

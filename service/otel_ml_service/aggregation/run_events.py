@@ -132,6 +132,7 @@ class RunEvents:
 
     def _own(self, event: Event) -> None:
         """The user's own event: its name, and what it carries as JSON."""
+        # Where it belongs is said by fields of the record, and not once more by attributes of otel_ml.
         carried = {name: value for name, value in event.attributes.items() if not name.startswith("ml.")}
         body = event.body
         if isinstance(body, Mapping):
@@ -166,6 +167,7 @@ def _relative(path_in: str) -> str:
         ('model/weights 1.pt', 'etc/passwd', 'C:/x')
     """
     parts = [part.strip() for part in path_in.replace("\\", "/").split("/")]
+    # Parts of nothing but dots and spaces, as `..`, are left out.
     shown = ("".join(char if char.isprintable() else "_" for char in part) for part in parts if part.strip(". "))
     return "/".join(shown)[:_LONGEST_PATH].rstrip("/") or "artifact"
 

@@ -70,6 +70,7 @@ def _holding(run: RunState, closing_trigger: ClosingTrigger) -> tuple[Holder, ..
     held: list[Holder] = []
     for attempt in run.step_streams:
         window = attempt.oldest
+        # A window of the axis `time` waits for nobody.
         if window is None or window.due is not None or run.active - window.opened < run.settings.allowed_lateness_s:
             continue
         holders = closing_trigger.decide(attempt, window, run.active).holders

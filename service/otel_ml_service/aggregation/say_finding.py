@@ -41,6 +41,7 @@ def _slow(output: Output, finding: Finding, role: str, axis: str) -> None:
 def _silent(output: Output, finding: Finding, role: str, axis: str) -> None:
     output.say(
         "straggler",
+        # Of a silence only the end is told here: that it began is told where the step closes (`WatchedSteps.tells`).
         f"Rank {finding.rank} of role {role!r} is heard again: "
         f"it was silent from {axis} {finding.since} to {finding.last}.",
     )

@@ -251,6 +251,7 @@ class Attempt:
         self.fence = step
         # What comes of steps below the fence is late data, also of those of which nothing had come.
         self._note_closed(step - 1)
+        # A copy, as `remove` takes each step out of `order`.
         return [self.remove(one) for one in list(self.order)]
 
     def let_go_from(self, step: int) -> list[StepWindow]:

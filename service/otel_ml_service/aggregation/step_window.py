@@ -268,6 +268,7 @@ class StepWindow:
             self.shelf.weigh(size)
 
     def _grow_exported(self, values: dict[str, float]) -> None:
+        # A correction publishes again: only the difference is told to the shelf.
         before = self.weight
         self.exported = values
         if self.shelf is not None:

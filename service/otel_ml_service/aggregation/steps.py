@@ -117,6 +117,7 @@ class Steps:
                 self._settle_attempt(run.step_streams.all[number])
         # After the regular closing, so that memory pressure closes nothing that is complete anyway.
         while run.open_bytes > run.settings.open_bytes:
+            # It ends: each turn closes a window, or empties what waits for a step.
             self._relieve()
         self.late.settle()
 

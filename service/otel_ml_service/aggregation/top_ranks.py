@@ -70,6 +70,7 @@ class TopRanks:
         if stretch is None or not found:
             return
         name = published_name(stream.role, stream.axis, f"{RESERVED_PREFIX}top_ranks")
+        # Timer, which, place and rank, in the order of `COLUMNS`.
         rows = tuple((*one[:4], round(one.seconds, 9), one.steps) for one in found)
         place = {"time": stretch.time_ns / 1e9, "axis": stream.axis, "step": stretch.last}
         self._output.emit(Table, **place, name=name, columns=COLUMNS, rows=rows)

@@ -73,6 +73,7 @@ class WatchedSteps:
     def close(self, step: int, time_ns: int) -> None:
         """Note that a step closed: what an older attempt had found there is not so in the one that counts now."""
         self.step, self.time_ns, self.closes = step, time_ns, self.closes + 1
+        # Of steps that are not done again: before the first one of this attempt, or beyond where that is by now.
         kept = [one for one in self.before if one.last < self.begun_at or one.since > step]
         self.is_news |= len(kept) < len(self.before)
         self.before = kept

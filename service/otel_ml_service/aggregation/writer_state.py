@@ -136,6 +136,7 @@ class WriterState:
 
     def describe(self, writer: Writer) -> None:
         """Take over what its resource says now: `init()` again may add a topology or a world size."""
+        # Only where something is new: windows are folded together where their pieces have the very same source.
         if writer != self.writer:
             self.source = _source(self.number, writer, self.source.pool)
         self.writer = writer

@@ -65,6 +65,7 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say the nearest command where the name is unknown."""
+        # An option that is not known is left to click, which names the nearest one.
         if args and args[0] not in self._help_of and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], self._help_of, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -41,6 +41,7 @@ def command(base: Path, exporters: tuple[str, ...] | None, steps: int, diagnose:
 
 def _diagnose(base: Path) -> None:
     """Run the example that finds its own slow rank."""
+    # `--steps` has a default, so its value does not say whether a person gave it.
     source = click.get_current_context().get_parameter_source
     if ParameterSource.COMMANDLINE in {source("exporters"), source("steps")}:
         raise click.UsageError("--diagnose goes with --dir alone: leave out --to and --steps.")

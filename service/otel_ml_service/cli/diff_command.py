@@ -100,6 +100,7 @@ def _print_differences(
     [first, *_] = found
     over = "" if first.first is None or first.last is None else f", {steps_text(first.first, first.last)}"
     output.line(f"{title}{over}", style="bold")
+    # What is sure to differ comes first; within both parts the order stays, as `sorted` is stable.
     ordered = sorted(found, key=lambda one: not one.is_sure)
     rows = [
         [

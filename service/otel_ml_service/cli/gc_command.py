@@ -68,6 +68,7 @@ def command(
     sizes = _sizes(found, output)
     idle = sum(sizes[run.path] for run in runs)
     recorded = sum(sizes.values()) - idle
+    # Runs that are being recorded stay, so the others have to fit into what these leave of the limit.
     doomed = _beyond(runs, keep, older_than) if limit is None else _beyond_size(runs, sizes, limit - recorded)
     needed = [] if undelivered else _needed(doomed, base)
     doomed = [run for run in doomed if run not in needed]

@@ -75,6 +75,7 @@ def _files(template: Traversable, place: Path, words: Mapping[str, str]) -> Iter
     """Yield path and text of each file of a project."""
     for entry in template.iterdir():
         if entry.is_dir():
+            # The template's folder `package` stands for the module, whose name is not known before.
             folder = words["@module@"] if entry.name == "package" else entry.name
             yield from _files(entry, place / folder, words)
         elif entry.name.endswith(_ENDING):

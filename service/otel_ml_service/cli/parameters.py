@@ -21,6 +21,7 @@ __all__ = ["EXPORTERS", "METRIC", "RUN", "STEPS", "dir_option", "refuse_misspell
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# `48-52`, `48..52`, and `48–52` with the dash that a text has.
 _STEPS = re.compile(r"\s*(\d+)\s*(?:(?:-|–|\.\.)\s*(\d+)\s*)?")
 
 

@@ -107,6 +107,7 @@ class RunBoard:
         # Of `time/exposed/forward` and `time/exposed/forward/rank` the second says who was in front: name → `forward`.
         ends = {name: name.removeprefix(_EXPOSED) for name in self.recent if name.startswith(_EXPOSED)}
         ranks = {name: end.removesuffix("/rank") for name, end in ends.items() if end.endswith("/rank")}
+        # One step, the newest, whose number says nothing here.
         return account_rank({phase: {0: self.recent[name][-1]} for name, phase in ranks.items()})
 
     @property

@@ -89,6 +89,7 @@ def _check(folder: RunFolder, steps: Steps, count: int) -> None:
 
 
 def _require(folder: RunFolder, steps: Steps, found: Found) -> None:
+    # A role or an axis that is misspelled is told as such, before steps that have nothing.
     if steps.role is not None and steps.role not in found.roles:
         raise ConfigError(
             f"Run {folder.id} has no role {steps.role!r}. Its roles are: {', '.join(sorted(found.roles)) or 'none'}.",

@@ -54,6 +54,7 @@ def _opened(address: str | None) -> Iterator[None]:
     if address is None:
         yield
         return
+    # Nobody tells when the browser has read the file, so it stays for as long as the pages are served.
     with tempfile.TemporaryDirectory(prefix="otel-ml-ui-") as folder:
         file = Path(folder) / "open.html"
         file.touch(mode=0o600)

@@ -54,6 +54,7 @@ without_option = click.option(
 
 def print_without(run: RunFolder, answer: Answer, without: Removed, *, as_json: bool) -> None:
     """Print what the steps of an answer would take without something, from the spans of all ranks."""
+    # An answer about a run without steps names neither.
     place = Place(answer.role or "trainer", answer.axis or "step")
     spans = (span_of(row) for row in records_and_spans(run) if isinstance(row, dict))
     stages = stages_of(run, place.role) if without.stage is not None else {}

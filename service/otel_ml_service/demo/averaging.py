@@ -26,6 +26,7 @@ class Averaging:
         address = str(folder / "averaging.sock")
         self._rank, self._world_size = rank, world_size
         if rank == 0:
+            # Closed once all are there; what it has accepted stays open.
             with Listener(address, backlog=world_size) as listener:
                 peers = [listener.accept() for _ in range(world_size - 1)]
             # Sums of floats depend on their order: by rank, the same training has the same values each time.

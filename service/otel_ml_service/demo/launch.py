@@ -89,12 +89,14 @@ def launch(job: Launch) -> None:
         for rank in range(RANKS):
             processes[f"trainer-{rank}"] = _start(job, folder, "trainer", rank, RANKS)
         processes["evaluator"] = _start(job, folder, "evaluator", 0, 1)
+        # Steps count from 0: with the checkpoint of step 99, 100 steps are done.
         _until(job, folder, processes, lambda: _evaluated(folder) + 1 >= min(KILL_EVALUATOR_AT, job.steps))
         _kill(processes.pop("evaluator"))
         job.on_event("killed the evaluator (SIGKILL), and started it again")
         processes["evaluator"] = _start(job, folder, "evaluator", 0, 1)
         trainers = [process for name, process in processes.items() if name.startswith("trainer")]
         _until(job, folder, processes, lambda: all(process.poll() == 0 for process in trainers))
+        # Only now no checkpoint can follow: the evaluator takes those that are left, and ends.
         (folder / "finished").touch()
         _until(job, folder, processes, lambda: all(process.poll() == 0 for process in processes.values()))
         for line in _own_lines(folder):
@@ -174,6 +176,7 @@ def _processes() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
         for process in processes.values():
             if process.poll() is None:
                 process.terminate()
+        # All were asked before any is waited for, so they end side by side.
         deadline = time.monotonic() + _END_TIMEOUT_S
         while any(process.poll() is None for process in processes.values()) and time.monotonic() < deadline:
             time.sleep(_POLL_S)

@@ -130,7 +130,9 @@ def _wandb_rows(content: bytes) -> Iterator[Mapping[str, Any]]:
 
 _BLOCK = 32 * 1024
 _HEADER = struct.Struct("<IHB")
+# `:W&B`, two bytes of a magic number, one of a version. Blocks are counted from the beginning of the file, too.
 _FILE_HEADER = 7
+# A record in one piece, and the last piece of one; 2 and 3 are the first and those between.
 _FULL, _LAST = 1, 4
 
 

@@ -63,6 +63,7 @@ def findings(records: Sequence[Record]) -> Findings:
         evaluations=len(accuracy),
         # The trainers' own steps have no prefix.
         slow=next((found for found in facts.findings if found.place == "" and found.accuses), None),
+        # `samples` is summed over ranks: a step with fewer than all of a batch lacks a rank.
         incomplete=[step for step in range(steps) if samples.get(step) != ranks * batch_size],
         lost=_lost(run),
         corrected=run.amendments,

@@ -41,6 +41,7 @@ def blocking_ranks(now: StepTimers, before: StepTimers) -> dict[int, str]:
             had = not np.isnan(before.seconds[row_before, column_before])
             if had and phase != UNTIMED and phase in common and not has[row, column_of[phase]]:
                 found[rank] = phase
+                # The first one in its order is where it hangs: those behind it are missing for that reason.
                 break
     return found
 

@@ -106,6 +106,7 @@ class EvidenceMatrix:
         return True
 
     def _larger(self, matrix: npt.NDArray[T], empty: float) -> npt.NDArray[T]:
+        # New ranks and phases come last, so what is known keeps its place.
         larger = np.full((len(self.ranks), len(self.phases)), empty, dtype=matrix.dtype)
         larger[: matrix.shape[0], : matrix.shape[1]] = matrix
         return larger

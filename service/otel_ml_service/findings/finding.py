@@ -160,6 +160,7 @@ def row_of(finding: Finding) -> tuple[str | int | float | None, ...]:
     """
     measured = finding.kind != "silent"
     per_step_s = finding.cost_s / (finding.last - finding.since + 1) if finding.cost_s else finding.extra_s
+    # No step is shorter by more than it lost. Both are means, but before it was found the savings are a guess.
     saved_s = finding.saved_s if finding.kind == "stage" else min(finding.saved_s, per_step_s)
     return (
         finding.level,

@@ -38,6 +38,7 @@ class WarmUp:
         """Return the ranks whose process was not heard before, where others were."""
         now = list(zip(timers.ranks, timers.processes or repeat(""), strict=False))
         new = [entry for entry in now if entry not in self._processes]
+        # Asked before the new ones are among them.
         is_first = not self._processes
         self._processes.update(new)
         return [] if is_first else [rank for rank, _ in new]

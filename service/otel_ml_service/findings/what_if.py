@@ -71,6 +71,7 @@ def saved_after_meeting(line: Floats, rows: Sequence[int], column: int, together
         0.0
     """
     others = np.delete(line[:, column], rows)
+    # Before the first meeting of a step a rank is waited for in that one, which `saved_without` plays.
     if not any(together[:column]) or not len(others):
         return 0.0
     work = np.where(np.array(together), 0.0, np.nan_to_num(line))

@@ -23,6 +23,7 @@ def is_loopback(host: str) -> bool:
     # A name is encoded by IDNA, which fails on a label that is empty or too long.
     except (OSError, UnicodeError):
         return False
+    # One address that others reach is enough for them to get here.
     return bool(found) and all(is_address(address) and ipaddress.ip_address(address).is_loopback for address in found)
 
 

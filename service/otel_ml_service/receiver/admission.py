@@ -152,6 +152,7 @@ class Admission:
     @property
     def held(self) -> int:
         """Bytes of what is acknowledged, or about to be, and not decided and committed yet (`Decoded.size`)."""
+        # A number that is read at once needs no lock; it may be another one a moment later.
         return self._held
 
     def _obstacle(self, experiments: Iterable[str]) -> tuple[str, str] | None:

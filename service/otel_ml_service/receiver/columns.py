@@ -133,6 +133,7 @@ def _explicit(columns: Columns, series: SeriesKey, point: Any, values: Mapping[s
     _moments(columns, series, point, values)
     if point.explicit_bounds:
         buckets = as_sent(tuple(point.explicit_bounds), tuple(point.bucket_counts))
+        # In the row that `_moments` has just added.
         if buckets is not None:
             columns.buckets[len(columns) - 1] = buckets
 
@@ -172,6 +173,7 @@ def _append(columns: Columns, series: SeriesKey, point: Any, stats: Stats) -> No
     first = point.start_time_unix_nano
     columns.series.append(series)
     columns.stats.extend(stats)
+    # A start that is not told, or lies behind the time, says nothing: the point is then of its time alone.
     columns.times.extend((first if 0 < first <= last else last, last))
 
 

@@ -144,6 +144,7 @@ class Decoder:
             together = signal == "traces" and len(places) > 1  # of each, the engine would take as long as of all
             if together and isinstance(writer, Writer):
                 spans = self._timers.take(writer, [body[start:end] for start, end in places])
+                # Else one of them has to be decoded, and each is looked at by itself below.
                 if spans:
                     decoded.observations.setdefault(writer.experiment, []).extend(spans)
                     continue

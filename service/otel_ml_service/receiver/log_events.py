@@ -45,6 +45,7 @@ def _observation(writer: Writer, record: Any, scope: Mapping[str, JsonValue], *,
     kind = record.event_name or given.pop(_EVENT_NAME, "")
     if not isinstance(kind, str) or not kind:
         raise ValueError(_NO_EVENT)
+    # A sender may leave out when it happened: whoever collected it then says when it saw it.
     time_ns = record.time_unix_nano or record.observed_time_unix_nano
     seq = given.pop(wire.SEQ, None)
     # Only in a scope of ours is it a running number: an attribute of another program says nothing of what is missing.

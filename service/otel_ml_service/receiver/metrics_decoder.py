@@ -126,6 +126,7 @@ def _position(writer: Writer, where: Coordinates, seq: int, point: Any) -> Posit
 
 
 def _read_count(point: Any) -> int:
+    # Without a value it is 0, as any number of protobuf that is not sent.
     value = getattr(point, point.WhichOneof("value") or "as_int")
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"{value!r} is not a count.")

@@ -50,6 +50,7 @@ def _translated(value: Any, key: str) -> Any:
         return [_translated(item, key) for item in value]
     if isinstance(value, str):
         if key in _IDS:
+            # Bytes are base64 in protobuf's own mapping.
             return base64.b64encode(bytes.fromhex(value)).decode("ascii")
         # protobuf's mapping knows Infinity alone; NaN is the same in both.
         return _INFINITIES.get(value, value) if key in _DOUBLES else value

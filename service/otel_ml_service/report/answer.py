@@ -265,6 +265,7 @@ def _state(run: Contents, is_live: bool) -> Markup:
     status = "live" if is_live else read.status
     kind = "running" if is_live else read.status
     parts: list[str] = [tag("b", status, class_=kind)]
+    # Of several roles that count on this axis, the one that is furthest.
     last = max((max(done) for (_, axis), done in run.steps.items() if axis == DEFAULT_AXIS and done), default=None)
     left = _newest(read, "progress/remaining_steps")
     # Steps count from 0: after step 9 ten are done.
@@ -297,6 +298,7 @@ def _newest(read: History, name: str) -> float | None:
 def _step_time(read: History) -> float | None:
     """Return the usual time of the newest steps."""
     series: Any = _step_seconds(read, DEFAULT_AXIS, "")
+    # The one in the middle: a mean would be moved by a single pause.
     newest = sorted(list(series.values())[-50:])
     return newest[len(newest) // 2] if newest else None
 

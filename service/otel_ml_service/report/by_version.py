@@ -53,6 +53,8 @@ def _producers(run: Contents) -> Iterator[tuple[str, str, list[str]]]:
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key in run.history.series:
         prefix, is_there, who = key.name.partition(f"{_VERSION}/")
+        # `consumed/version/generator/3` is of one producer; a further reduction, such as `…/max`, has no rank at its
+        # end.
         if is_there and who.rpartition("/")[2].isdecimal():
             found[key.axis, prefix].append(who)
     for (axis, prefix), producers in found.items():

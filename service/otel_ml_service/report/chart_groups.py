@@ -134,6 +134,7 @@ def _group(key: SeriesName) -> str:
 
 def _without_singles(groups: Groups) -> Groups:
     """Return the groups; those of a single chart are put together, the first ones first."""
+    # Put in first, so that this group comes first.
     joint: Groups = {"metrics": []}
     for name, found in groups.items():
         joint.setdefault("metrics" if len(found) == 1 else name, []).extend(found)

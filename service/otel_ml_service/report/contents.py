@@ -114,6 +114,7 @@ class Contents:
         rows = spans.rows()
         self.workers.update(map(_WHO, rows))
         of_steps: dict[tuple[str, str], list[SpanRow]] = defaultdict(list)
+        # `groupby` begins a new group whenever the place changes, so a batch may have several of one place.
         for place, found in groupby(rows, _PLACE):
             of_steps[place] += [row for row in found if row["step"] is not None]
         for (role, axis), timed in of_steps.items():
@@ -124,6 +125,7 @@ class Contents:
         """Keep the newest spans, as text: of a long run nearly all go again, and a row takes three times the memory."""
         self._newest.append(spans)
         self._held += len(spans)
+        # Whole batches go, and only where enough is left without them: `spans` cuts off the rest.
         while self._held - len(self._newest[0]) >= _SPANS:
             self._held -= len(self._newest.popleft())
 

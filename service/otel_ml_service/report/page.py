@@ -160,6 +160,7 @@ def compared_parts(runs: Sequence[Contents]) -> dict[str, Markup]:
 
 def _side_by_side(runs: Sequence[Contents]) -> Markup:
     by, rows = yardstick(runs), scaling(runs)
+    # `generator/time/step` → `generator`; nothing is added to the trainer's own steps.
     place = by.step.removesuffix("/time/step") if by.step != "time/step" else ""
     columns = (
         "run", "status", "ranks", "steps", f"a step of {place}" if place else "a step",

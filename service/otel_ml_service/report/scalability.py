@@ -75,6 +75,7 @@ def yardstick(runs: Sequence[Contents]) -> Yardstick:
         lengths.update({name: len(_values(run, name)) for name in _named(run, _STEP)})
     # Sorted: of names that are as good as each other every report has the same one.
     step = max(sorted(having), key=lambda name: (having[name], name == _STEP, lengths[name]), default="")
+    # Those of the first run are enough: a rate that it lacks is not in every run.
     shared = [name for rate in _RATES for name in sorted(_named(runs[0], rate), key=_shortest)]
     rate = next((name for name in shared if all(_values(run, name) for run in runs)), "")
     return Yardstick(step, rate)

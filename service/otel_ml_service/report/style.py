@@ -104,6 +104,7 @@ _ASSETS = Path(__file__).with_name("assets")
 def page_script(last: str = "file.js") -> str:
     """Return the program of a page: the plotting library, what draws, and what begins it: `file.js` or `live.js`."""
     own = "\n".join(_read(name) for name in ("asking.js", "charts.js", "ranks.js", last))
+    # In a function of their own, so that no name in these files meets one of the library.
     return f"{_read('uPlot.iife.min.js')}\n(() => {{\n'use strict';\n{own}}})();\n"
 
 
@@ -117,4 +118,5 @@ def _read(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
+# Ours come last, as of rules that are alike the later one counts.
 STYLE = _read("uPlot.min.css") + _OWN

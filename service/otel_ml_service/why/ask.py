@@ -63,6 +63,7 @@ def why_steps(facts: RunFacts) -> Answer | None:
     if not every:
         return None
     is_short = len(every[0].steps) < LEAST_STEPS
+    # On a page "nothing stands out" is no news; that there are too few steps to tell is.
     return _noticed(facts, every) or _lost_in_calm(every[0]) or (_calm(facts, every) if is_short else None)
 
 
@@ -71,6 +72,7 @@ def _answer(facts: RunFacts, question: Question) -> Answer:
         key = _named(facts, question.metric, question.axis)
         return explain_metric(facts, facts.place_of(key.axis, key.name), key.name, question.first, question.last)
     places = _places(facts, question)
+    # Who names no role means the first place that there is, the trainer's if it has one (`RunFacts.places`).
     if question.first is not None and question.last is not None and places:
         return steps_answer(facts, places[0], question.first, question.last)
     return _worst(facts, places)
@@ -181,6 +183,7 @@ def _most(answers: Sequence[Answer]) -> Answer:
 
 
 def _cost(answer: Answer) -> float:
+    # The effect is that of one step.
     steps = (answer.last or 0) - (answer.first or 0) + 1
     return (answer.effect or 0.0) * steps
 
@@ -209,6 +212,7 @@ def _calm(facts: RunFacts, every: Sequence[_Whole]) -> Answer:
         (
             nothing,
             no_more,
+            # Without phases no table follows that this sentence could point at.
             whole.sentences[2] if not whole.account else "Where the time goes is below.",
         ),
         account=whole.account, adds_up=whole.adds_up, of_rank=whole.of_rank,
@@ -230,6 +234,7 @@ def _lost_in_calm(every: _Whole) -> Answer | None:
         return replace(told, verdict="cannot tell", explained=0.0, sentences=_within(most, len(steps)))
     if most is not None:
         return told
+    # No step is long. Where all are shorter from some step on, that is what there is to tell.
     quick = quick_range(facts, place)
     return None if quick is None else explain_steps(facts, place, *quick)
 
@@ -263,6 +268,7 @@ def _places(facts: RunFacts, question: Question) -> list[Place]:
         for place in facts.places
         if (question.axis in {None, place.axis}) and (question.role in {None, place.role})
     ]
+    # A run without any steps is no wrong question: `_calm` has an answer to it.
     if not places and facts.places:
         there = ", ".join(f"axis {place.axis!r} of role {place.role!r}" for place in facts.places)
         asked_for = [f"axis {question.axis!r}"] * (question.axis is not None)
@@ -279,6 +285,8 @@ def _named(facts: RunFacts, metric: str, axis: str | None) -> SeriesName:
     if found:
         return found[0]
     names = sorted({key.name for key in facts.history.series})
+    # People leave out what a name begins with. Beside a long one, `forward` is no near match of `time/forward` by
+    # letters.
     ends = [name for name in names if name.endswith(f"/{metric}")]
     near = ends or difflib.get_close_matches(metric, names, n=3)
     hint = f" Did you mean {', '.join(map(repr, near[:3]))}?" if near else ""

@@ -89,7 +89,9 @@ def between_steps(facts: RunFacts, place: Place, time: StepTime, steps: Iterable
     times, wanted = facts.times.get(place, {}), set(steps)
     restarts = {step for step, _ in facts.restarts.get(place, ())}
     known = sorted(times.keys() & time.seconds.keys())
+    # Neighbors only: between steps 4 and 9 lie steps that did not close, or whose numbers the loop leaves out.
     pairs = [(a, b) for a, b in pairwise(known) if b == a + 1 and a in wanted and b in wanted and b not in restarts]
+    # By the clock a step lasts from the end of the one before it, so nothing is left between them.
     if time.source not in {"account", "timer"} or not pairs:
         return None
     # A row has the time of its newest record, which is about when its step ended.
@@ -131,6 +133,7 @@ def _late(facts: RunFacts, place: Place, step: int, longer_s: float) -> Iterator
             "state",
             step,
             f"rank {rank} was in no timer for {seconds(passed[rank])} between {place.axis}s {step - 1:,} and {step:,} "
+            # A timer that another thread ends late reaches into the next step: then less than nothing passed.
             f"(the others {seconds(max(others, 0.0))})",
         )
 

@@ -63,6 +63,7 @@ def told(facts: RunFacts, place: Place, metric: str, step: int, last: int, found
         reasons.append(_reason(one, step, last, served, pull))
         evidence += _evidence(facts, place, one, step, last, pull)
         looks += _looks(one, pull)
+        # The first one that is known: a sentence names one place to look at.
         where = where or _where(facts, place, pull)
     them = "its samples" if len(found.producers) == 1 else "their samples"
     first = f"; look at {where}" if where else ""
@@ -88,6 +89,7 @@ def told_mix(facts: RunFacts, place: Place, metric: str, step: int, last: int, m
 
 def _reason(one: Producer, step: int, last: int, served: _Served, pull: Pull | None) -> str:
     old, new = _mean(one.values, step - USUAL, step - 1), _mean(one.values, step, last)
+    # Three forms: no samples since the change, none before it, or values of both.
     values = "gave no more samples" if new is None else f"had {number(new)}"
     values = values if old is None or new is None else f"{values} instead of {number(old)}"
     text = f"{one.name} {values}" if new is None else f"the samples of {one.name} {values}"
@@ -109,6 +111,7 @@ def _served(one: Producer, axis: str, step: int, last: int) -> _Served:
     if new is None or new < (old or 0.0) + 1:
         return _Served(step, "")
     versions = Counter(version for at, version in one.version.items() if step <= at <= last)
+    # Staleness may be recorded without versions: then none is counted, and 0 steps have one.
     [(version, steps)] = versions.most_common(1) or [(0.0, 0)]
     if not steps or steps < _MOSTLY * versions.total():
         before = "" if old is None else f" instead of {old:.1f}"
@@ -119,6 +122,7 @@ def _served(one: Producer, axis: str, step: int, last: int) -> _Served:
 
 def _since(versions: Series, version: float, step: int) -> int:
     """Return the first of the steps up to `step`, or after it, that had nothing but a version."""
+    # There is one, since the version is one of those that were counted from `step` on.
     first = min(at for at, value in versions.items() if at >= step and value == version)
     for at in sorted((at for at in versions if at < first), reverse=True):
         if versions[at] != version:

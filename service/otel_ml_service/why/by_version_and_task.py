@@ -24,6 +24,7 @@ def by_version(producers: Sequence[Producer], steps: Collection[int] | None = No
             with several versions, the mean one counts.
         steps: that consumed them; None for all.
     """
+    # Version → samples, and the sum of sample × value.
     sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for one in producers:
         for step, value in one.values.items():

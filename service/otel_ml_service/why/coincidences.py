@@ -103,6 +103,7 @@ def _parameters(facts: RunFacts, place: Place, step: int) -> Iterator[Evidence]:
     begin, end = _window(facts, place, step)
     # The first ones are those that the run began with.
     for time, names in facts.params[1:]:
+        # No names: only otel_ml's own parameters were set, which `RunFacts.add` leaves out.
         if names and math.isfinite(begin) and begin <= time <= end:
             yield Evidence("parameter", None, f"parameters were set: {listed(names)}")
 
@@ -114,6 +115,7 @@ def _findings(facts: RunFacts, place: Place, step: int, *, is_own_known: bool) -
             continue
         other = place if is_own else facts.place_of(slow.axis, slow.place)
         for at, when in ((slow.since, "from"), (slow.last, "up to")):
+            # The last step of a finding that lasts is only the newest one that was looked at.
             if (when == "from" or slow.is_over) and _same_time(facts, place, step, other, at):
                 of_role = "" if is_own else f" of {other.role}"
                 yield Evidence("finding", at, f"{what_was(slow, of_role)} {when} {_at(facts, place, other, at)}")
@@ -209,6 +211,7 @@ def _changed(name: str, values: Mapping[int, float]) -> Iterator[tuple[int, str]
     elif len(values) >= LEAST:
         for change in change_points(list(values), list(values.values())).changes:
             old, new = measured(name, change.before), measured(name, change.after)
+            # Two levels that read the same would be told as "went from 0.1 to 0.1".
             if old != new:
                 yield change.step, f"went from {old} to {new}"
 

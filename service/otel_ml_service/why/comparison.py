@@ -143,6 +143,7 @@ def compared(a: RunFacts, b: RunFacts) -> Comparison:
 
 def _common_place(a: RunFacts, b: RunFacts) -> Place:
     both = [place for place in a.places if place in b.times]
+    # A place that one run alone has, or none has, still gives an answer: parameters and code are compared all the same.
     return (both or a.places or b.places or [Place("trainer", "step")])[0]
 
 
@@ -161,6 +162,7 @@ def _params(run: RunFacts) -> dict[str, str]:
 def _code(run: RunFacts) -> dict[str, str]:
     known = {name.removeprefix(_OWN): _text(value) for name, value in leaves(run.history.params)}
     shown = {name: value for name, value in known.items() if name.startswith("git.") or name in {"command", "python"}}
+    # Of changes that are in no commit, the digest tells whether both runs had the same.
     patch = run.history.artifacts.get(("code", "git-diff.patch"))
     return shown if patch is None or patch.sha256 is None else {**shown, "uncommitted changes": patch.sha256[:12]}
 
@@ -173,6 +175,7 @@ def _packages(run: RunFacts) -> dict[str, str]:
         lines = listed_in.local.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # the folder was moved, or cleaned up
         return {}
+    # Lines are `name==version`; one that says no version has nothing to compare.
     return {name: version for name, _, version in (line.partition("==") for line in lines) if version}
 
 
@@ -230,6 +233,7 @@ def _metrics(a: RunFacts, b: RunFacts) -> Iterator[Difference]:
 
 
 def _at_equal_steps(name: str, a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int]) -> Difference:
+    # Of fewer common steps than that, the slice begins before the first one, and is all of them.
     steps = common[-max(len(common) // _LAST, _AT_LEAST) :]
     by, low, high = of_differences([b[step] - a[step] for step in steps])
     of_a, of_b = _mean([a[step] for step in steps]), _mean([b[step] for step in steps])
@@ -268,6 +272,7 @@ def _caused(found: Iterable[Slow], name: str, part: float) -> str:
 def _why(step: Difference | None, phases: Sequence[Difference], changed: Sequence[Changed]) -> tuple[Verdict, str]:
     if step is None or not step.is_sure or not _is_large(step):
         return "cannot tell", "Cannot tell more: there is no difference in time that has to be explained."
+    # `_phases` has sorted them: the first one differs most.
     part = _most_changed(phases[0]) if phases else "no timer says in which part"
     if changed:
         names, differ = listed([one.name for one in changed]), "differs" if len(changed) == 1 else "differ"

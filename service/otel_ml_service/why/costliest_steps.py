@@ -15,6 +15,7 @@ NOTICED = 0.05
 def slow_range(facts: RunFacts, place: Place) -> tuple[int, int] | None:
     """Return the steps of a place that need an answer most: its costliest finding, else its largest change of time."""
     found = [slow for slow in found_at(facts, place) if slow.kind != "pause"]
+    # The first one is the costliest, as `RunFacts.findings` is sorted by cost.
     worst = next((slow for slow in found if slow.accuses), None)
     if worst is not None:
         return worst.since, worst.last

@@ -220,6 +220,7 @@ class RunFacts:
         times = sorted((at, step) for step, at in self.times.get(place, {}).items())
         # A row has the time of its newest record, so what was done at `time` is in the first row of then or later.
         index = bisect_left(times, (time, -1))
+        # Before the first row nobody knows which step was under way; at its very time it was that one.
         return times[index][1] if index < len(times) and (index > 0 or times[0][0] == time) else None
 
     def spans_of_steps(self, place: Place, first: int, last: int, *wanted: bytes) -> Iterator[Span]:

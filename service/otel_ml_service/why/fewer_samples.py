@@ -146,6 +146,7 @@ def _wait(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> _Wait |
 def _fewer(facts: RunFacts, place: Place, time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> _Fewer | None:
     producers = [one for one in producers_of(facts, place, "") if rate(one, time, usual) > 0] if usual else []
     before, after = ([rate(one, time, of) for one in producers] for of in (usual, steps))
+    # One that gives as many as before is enough: it is not all of them then, and `late_samples` looks for a single one.
     if not producers or any(new > _FEWER * old for old, new in zip(before, after, strict=True)):
         return None
     return _Fewer(producers, sum(before), sum(after))

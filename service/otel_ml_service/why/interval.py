@@ -69,6 +69,7 @@ def of_differences(differences: Sequence[float]) -> Interval:
 
 def _blocks(values: Sequence[float]) -> list[float]:
     count = min(_BLOCKS, len(values) // _LEAST)
+    # As even as whole numbers allow: 18 values are 4 blocks, which begin at 0, 4, 9 and 13.
     bounds = [len(values) * number // count for number in range(count + 1)] if count else []
     return [fmean(values[begin:end]) for begin, end in pairwise(bounds)]
 

@@ -90,6 +90,7 @@ def longer_wait(time: StepTime, steps: Sequence[int], usual: Sequence[int]) -> t
     """
     effect = _mean(time.seconds, steps) - _mean(time.seconds, usual)
     grown = {phase: _mean(values, steps) - _mean(values, usual) for phase, values in time.phases.items()}
+    # "" where no phase may be one of waiting: that one grew by nothing.
     phase = max(filter(_may_wait, grown), key=lambda one: grown[one], default="")
     return None if effect <= 0 or grown.get(phase, 0.0) < CAUSED * effect else (phase, grown[phase], effect)
 

@@ -123,6 +123,7 @@ class LongSteps:
     def stands_out(self) -> bool:
         """Whether they are the first thing to say of a run: not of its first steps, nor of a few that chance made."""
         is_regular = any(period(one.steps) for one in self.grown) or self.every is not None
+        # In a run of fewer than 60 steps, 3 are still few.
         is_rare = len(self.of_steps) <= max(_RARE * self.steps, 3)
         return not self.is_warm_up and (is_regular or self.is_caused or (self.share >= _MUCH and is_rare))
 
@@ -244,6 +245,7 @@ def long_steps(time: StepTime, axis: str, steps: Sequence[int], beside: Iterable
     if len(known) < LEAST_STEPS:
         return None
     lengths = np.fromiter(map(time.seconds.__getitem__, known), np.float64, len(known))
+    # `lower`, so that both are lengths of steps: between two lengths that alternate, no step has the one in the middle.
     shortest, third = (float(value) for value in np.quantile(lengths, (_SHORTEST, _TYPICAL), method="lower"))
     limit = third + _BEYOND * max(third - shortest, _LEAST * third)
     typical = tuple(compress(known, (lengths <= limit).tolist()))

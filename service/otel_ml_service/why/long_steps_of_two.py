@@ -70,6 +70,7 @@ class MoreLong:
 def more_in_long_steps(a: RunFacts, b: RunFacts, place: Place) -> MoreLong | None:
     """Return what one run lost more in long steps, its first ones apart; None where that is as much, or little."""
     of_a, of_b = _rarely_long(a, place), _rarely_long(b, place)
+    # What both lose alike, as by a checkpoint every 100 steps, makes no difference between them.
     cost_a, cost_b = (0.0 if one is None else one.total_s / one.steps for one in (of_a, of_b))
     slow, less, names = (of_b, of_a, ("B", "A")) if cost_b > cost_a else (of_a, of_b, ("A", "B"))
     by_s = abs(cost_b - cost_a)

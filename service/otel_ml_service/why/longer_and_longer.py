@@ -35,6 +35,7 @@ def grow(time: StepTime, steps: Sequence[int]) -> tuple[Sequence[int], Sequence[
     quarter = len(steps) // 4
     if len(steps) < _LEAST:
         return None
+    # Where four does not divide their number, up to three of the last steps are in no part.
     calm = [calm_steps(time, steps[at * quarter : (at + 1) * quarter]) for at in range(4)]
     levels = [time.usual_s(part) for part in calm]
     # Each fourth is longer than the one before: of equal ones the set has fewer.

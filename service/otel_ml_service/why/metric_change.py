@@ -209,6 +209,7 @@ def _turn(
     broken = first_not_finite(values)
     if broken is not None:
         text = finite_no_more(name, values, broken, on_ranks(facts, place, name, broken))
+        # Without an effect it counts as endless (`_size`), and comes before any change of level.
         turns.append(Turn(broken, broken, text, None))
     begin, end = range_of(first, last)
     there = [turn for turn in turns if begin <= turn.step <= end]

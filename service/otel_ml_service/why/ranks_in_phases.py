@@ -47,6 +47,7 @@ def without_timers(facts: RunFacts, place: Place, time: StepTime, steps: Sequenc
 def _longest(facts: RunFacts, place: Place, phase: str, by_s: float, steps: Sequence[int]) -> Iterator[int | None]:
     """Yield the rank that is alone in each of the newest steps, None where none is."""
     for of_rank in _seconds(facts, place, phase, steps):
+        # There are two: `_seconds` yields no step of which only one rank is known.
         first, second = sorted(of_rank, key=lambda rank: -of_rank[rank])[:2]
         yield first if of_rank[first] - of_rank[second] >= _ALONE * by_s else None
 
@@ -56,6 +57,7 @@ def _seconds(facts: RunFacts, place: Place, phase: str, steps: Sequence[int]) ->
     for of_rank in newest_spans(facts, place, steps).values():
         found: dict[int, float] = defaultdict(float)
         for rank, spans in of_rank.items():
+            # A rank without a span of that phase is there, too, with 0.
             found[rank] += sum(span.end_ns - span.start_ns for span in spans if span.name == phase) / 1e9
         if len(found) > 1 and any(found.values()):
             yield found

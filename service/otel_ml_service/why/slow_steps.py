@@ -163,6 +163,7 @@ def _effect(time: StepTime, steps: Sequence[int], not_in: Sequence[tuple[int, in
 def _without(effect: _Effect, causes: Iterable[Slow]) -> _Effect:
     """Return steps against what they would take without what was found: of what lasts from the beginning on."""
     saved = sum((slow.saved_s or 0.0) * _share(slow, effect) for slow in causes)
+    # Each estimate is of one cause alone. Of several the sum may be more than a step takes, and then it says nothing.
     if not 0 < saved < effect.mean_s:
         return effect
     return replace(effect, usual_s=effect.mean_s - saved, is_noticed=saved > NOTICED * effect.mean_s)
@@ -199,6 +200,7 @@ def _share(slow: Slow, effect: _Effect) -> float:
 
 def _verdict(explained: float, effect: _Effect, evidence: Sequence[Evidence]) -> Verdict:
     if not effect.is_noticed:
+        # Without usual steps no effect can be noticed, and still their time may follow a metric.
         return "coincided" if not effect.usual and any(one.kind == "follows" for one in evidence) else "cannot tell"
     if explained >= CAUSED:
         return "caused"

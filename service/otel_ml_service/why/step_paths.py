@@ -56,6 +56,7 @@ def newest_spans(facts: RunFacts, place: Place, steps: Sequence[int]) -> Mapping
 def _spans_of(facts: RunFacts, place: Place, steps: Sequence[int]) -> Mapping[int, Mapping[int, Sequence[Span]]]:
     """Return step → rank → its spans, in the order in which they begin."""
     found: dict[int, dict[int, list[Span]]] = defaultdict(lambda: defaultdict(list))
+    # Row by row, so that the spans of the time between two rows are not read.
     for row in map(set, rows(steps)):
         for span in facts.spans_of_steps(place, min(row), max(row)):
             if span.step in row and (span.role, span.axis) == place:

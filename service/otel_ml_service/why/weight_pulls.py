@@ -59,6 +59,7 @@ def pull_of(
     pulls = [(span, taken) for span in spans if (taken := _taken(span, producer)) is not None]
     # The end of the step before: what ended earlier brought nothing to these steps that those before had not.
     begin_ns = max((at for step, at in facts.times.get(place, {}).items() if step < since), default=0.0) * 1e9
+    # The last one that took it; a list, as there may be none.
     brought = [pull for pull in pulls if pull[1] == version][-1:]
     meanwhile = [pull for pull in pulls if pull[0].end_ns >= begin_ns]
     if not brought and not meanwhile:

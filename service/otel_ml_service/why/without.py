@@ -183,6 +183,7 @@ def _needed(whole: Sequence[tuple[StepTimers, object]], without: Removed, stages
         return (
             f"there are no spans of {asked}. Timers (`otel_ml.timed`) make them, and the exporter `jsonl` keeps them."
         )
+    # In this order, as each is a reason why the next one could not be judged.
     phases = Counter(phase for timers, _ in whole for phase in timers.phases)
     ranks = {rank for timers, _ in whole for rank in timers.ranks}
     if without.phase is not None and without.phase not in {*phases, UNTIMED}:
@@ -204,6 +205,7 @@ def _said(asked: str, axis: str, without: Removed, played: Sequence[tuple[float,
     known = f"; of {plural(len(played), axis)} all ranks are known"
     if not saved_s > 1e-3 * step_s:
         return f"Without {without}, {asked} would not be shorter: others are as late{known}."
+    # `steps_text` says `step 5` of one, and `steps 5-9` of several.
     is_one = asked.startswith(f"{axis} ")
     each, in_all = ("", "") if is_one else (" each", f", {seconds(sum(saved for _, saved in played))} in all{known}")
     return (

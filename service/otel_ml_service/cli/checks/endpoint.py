@@ -55,6 +55,7 @@ def _remedy(answer: Answer) -> str:
     """Return what to do where something answers otherwise than OTLP does, or nothing."""
     if answer.obstacle == "other-protocol":
         return "use that port, or set that variable"
+    # Before "SSL", which the error of a certificate that cannot be verified has in it, too.
     if "certificate" in answer.detail.lower():
         return (
             "set OTEL_EXPORTER_OTLP_CERTIFICATE to the file of the authority that signed the receiver's certificate, "

@@ -81,6 +81,7 @@ def _compiled_part() -> Check:
 
 def setting_checks() -> Iterator[Check]:
     """Yield what is wrong with variables, those nobody reads, and exporters that are asked for and cannot be had."""
+    # By name, as both programs read some of them, and a problem is to be told once.
     variables = {variable.name: variable for variable in (*worker.VARIABLES, *SERVICE_VARIABLES, *worker.STANDARD)}
     problems = [setting.problem for variable in variables.values() if (setting := variable.read()).problem]
     for problem in problems:
