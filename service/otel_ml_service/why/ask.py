@@ -268,7 +268,7 @@ def _places(facts: RunFacts, question: Question) -> list[Place]:
         for place in facts.places
         if (question.axis in {None, place.axis}) and (question.role in {None, place.role})
     ]
-    # A run without any steps is no wrong question: `_calm` has an answer to it.
+    # To ask about a run without any steps is not wrong: `_calm` has an answer to it.
     if not places and facts.places:
         there = ", ".join(f"axis {place.axis!r} of role {place.role!r}" for place in facts.places)
         asked_for = [f"axis {question.axis!r}"] * (question.axis is not None)
@@ -285,8 +285,8 @@ def _named(facts: RunFacts, metric: str, axis: str | None) -> SeriesName:
     if found:
         return found[0]
     names = sorted({key.name for key in facts.history.series})
-    # People leave out what a name begins with. Beside a long one, `forward` is no near match of `time/forward` by
-    # letters.
+    # People leave out what a name begins with, and by letters `forward` is not near enough to a long name that ends with
+    # it.
     ends = [name for name in names if name.endswith(f"/{metric}")]
     near = ends or difflib.get_close_matches(metric, names, n=3)
     hint = f" Did you mean {', '.join(map(repr, near[:3]))}?" if near else ""
