@@ -285,8 +285,7 @@ def _named(facts: RunFacts, metric: str, axis: str | None) -> SeriesName:
     if found:
         return found[0]
     names = sorted({key.name for key in facts.history.series})
-    # People leave out what a name begins with, and by letters `forward` is not near enough to a long name that ends with
-    # it.
+    # People leave out what a name begins with. By letters, `forward` is not near enough to a long name that ends so.
     ends = [name for name in names if name.endswith(f"/{metric}")]
     near = ends or difflib.get_close_matches(metric, names, n=3)
     hint = f" Did you mean {', '.join(map(repr, near[:3]))}?" if near else ""
