@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,10 +53,12 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
 
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        json.dumps(content, default=str, skipkeys=True)  # raises where something is a part of itself
     except OSError as error:
         problems.append(f"Cannot read {str(path)!r}: {error.strerror}.")
         return FileSettings()
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    # A date that there is not is a ValueError; what is too deep, a RecursionError.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         # Where and why, not what stands there: that may be the token.
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"

@@ -213,6 +213,15 @@ def test_names_of_other_programs_come_from_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["dir: 2026-13-45", "a: 'open", "\x00", "[" * 3_000, "dir: &a [*a]", "exporters: &a {b: *a}"]
+)
+def test_a_file_that_cannot_be_read_is_a_problem_and_no_traceback(tmp_path: Path, text: str) -> None:
+    [problem] = problems(tmp_path, text)
+
+    assert "is not YAML" in problem
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("aliases: {rnk: dl.rank}", "aliases.rnk: is not a setting. Known: experiment, "),

@@ -27,8 +27,19 @@ def axes_in(tags: Mapping[str, str]) -> dict[str, str]:
         >>> axes_in({"otel_ml.axes.0": '{"eval": ["eval/accuracy"]}'})
         {'eval/accuracy': 'eval'}
     """
-    said = [json.loads(tags[key]) for key in numbered(tags, AXES)]
-    return {name: axis for part in said for axis, names in part.items() for name in names}
+    return {name: axis for part in _parts(tags) for axis, names in part.items() for name in names}
+
+
+def _parts(tags: Mapping[str, str]) -> list[dict[str, list[str]]]:
+    return [_part(tags[key]) for key in numbered(tags, AXES)]
+
+
+def _part(text: str) -> dict[str, list[str]]:
+    try:
+        part: dict[str, list[str]] = json.loads(text)
+    except ValueError:
+        return {}  # one that MLflow has cut: its names count as those of `step`, and the run goes on
+    return part
 
 
 class Axes:
@@ -43,7 +54,7 @@ class Axes:
     def __init__(self, tags: Mapping[str, str], names: Iterable[str], fit: Callable[[str], str] = str) -> None:
         self._fit = fit
         self._axis = {**dict.fromkeys(names, _DEFAULT), **axes_in(tags)}
-        self._parts = [json.loads(tags[key]) for key in numbered(tags, AXES)]
+        self._parts = _parts(tags)
         self._changed: set[int] = set()
 
     def key(self, name: str, axis: str) -> str:
@@ -77,7 +88,9 @@ class Axes:
         self._axis[key] = axis
         if axis == _DEFAULT:
             return
-        if not self._parts or len(json.dumps(self._parts[-1])) + len(key) > _MAX_LENGTH:
+        last = self._parts[-1] if self._parts else {}
+        # Its length as it is written: a letter that is not ASCII takes six characters of JSON, or twelve.
+        if not last or len(json.dumps({**last, axis: [*last.get(axis, ()), key]})) > _MAX_LENGTH:
             self._parts.append({})
         self._parts[-1].setdefault(axis, []).append(key)
         self._changed.add(len(self._parts) - 1)

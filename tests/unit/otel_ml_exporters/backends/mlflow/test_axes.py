@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from otel_ml_exporters.backends.mlflow.axes import Axes, axes_in
 
 
@@ -34,11 +36,21 @@ def test_a_metric_that_no_tag_names_is_on_the_axis_step() -> None:
     assert Axes({}, ["loss"]).key("loss", "time") == "loss/over_time"
 
 
-def test_ten_thousand_names_fit_into_tags_of_eight_thousand_characters() -> None:
+@pytest.mark.parametrize("letter", ["n", "損", "\U0001f600", '"'])
+@pytest.mark.parametrize("axis", ["eval", "評価" * 60])
+def test_ten_thousand_names_fit_into_tags_of_eight_thousand_characters(letter: str, axis: str) -> None:
     axes = Axes({}, [])
-    names = [f"eval/layer_{at}/{'n' * 60}" for at in range(10_000)]
+    names = [f"eval/layer_{at}/{letter * 200}" for at in range(10_000)]
     for name in names:
-        axes.key(name, "eval")
+        axes.key(name, axis)
 
     assert max(map(len, axes.unwritten.values())) <= 8000
-    assert axes_in(axes.unwritten) == dict.fromkeys(names, "eval")
+    assert axes_in(axes.unwritten) == dict.fromkeys(names, axis)
+
+
+def test_a_run_goes_on_of_which_a_tag_was_cut() -> None:
+    """As MLflow cuts a value at 8,000 characters: what it said of these names is lost, and not the run."""
+    axes = Axes({"otel_ml.axes.0": '{"eval": ["a"]}', "otel_ml.axes.1": '{"eval": ["b", "\\u640'}, ["a", "b", "c"])
+
+    assert [axes.key("a", "eval"), axes.key("b", "eval"), axes.key("d", "eval")] == ["a", "b/over_eval", "d"]
+    assert axes_in(axes.unwritten) == {"b/over_eval": "eval", "d": "eval"}
