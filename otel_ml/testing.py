@@ -234,6 +234,7 @@ def _points(metric: Any, rank: int, about: Mapping[str, Any]) -> Iterator[_Sent]
             min=value,
             max=value,
         )
+        # Both ends are optional in OTLP: without them they stay the sum.
         has_range = not is_gauge and point.HasField("min")
         found = replace(found, min=point.min, max=point.max) if has_range else found
         yield _Sent(found, is_gauge, point.time_unix_nano)
@@ -263,7 +264,9 @@ def _ordered(same: list[_Sent]) -> list[Point]:
     in_time = sorted(same, key=lambda part: part.time_ns)
     edges = Reduction.parse(in_time[0].point.reduction).edges
     asked = [in_time[0]] if "first" in edges else []
+    # A part that is alone is the first and the last, and is one point.
     asked += [in_time[-1]] if "last" in edges and in_time[-1] not in asked else []
+    # A gauge whose reduction asks for no edge has its last value.
     return [part.point for part in asked or in_time[-1:]]
 
 

@@ -21,6 +21,7 @@ def as_one(value: Any) -> Any:
     """
     if getattr(value, "ndim", 0):
         with suppress(Exception):  # texts have no mean: said by otel_ml.log()
+            # A tensor of whole numbers or truth values has no mean() in torch; an array of NumPy has.
             mean = value.float().mean() if hasattr(value, "detach") else value.mean()
             return value if getattr(mean, "ndim", 0) else mean  # a data frame has one of each column
         return value

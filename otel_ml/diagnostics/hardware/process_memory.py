@@ -44,6 +44,7 @@ class Statm:
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             found = _parsed(os.pread(descriptor, 128, 0))
+        # Nothing else knows this descriptor yet: left open, each reading that fails would leave one more.
         except BaseException:
             os.close(descriptor)
             raise

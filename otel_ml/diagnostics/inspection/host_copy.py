@@ -17,6 +17,7 @@ def copied(tensor: Any) -> tuple[Any, Any]:
         RuntimeError: a CUDA graph is being captured, or there is no memory to pin.
     """
     if not tensor.is_cuda:
+        # An update writes into the parameter in place: its memory does not hold these values for long.
         return tensor.detach().clone(), None
     import torch
 

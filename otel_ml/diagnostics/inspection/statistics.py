@@ -113,6 +113,7 @@ class TensorState:
 
     def _l1_norm(self, copies: int, parts: int) -> Value:
         del parts
+        # Each of the ranks with the same elements gives its part: the sum over ranks counts them once.
         return Value(self.l1, self.l1 / copies, None, ("sum",))
 
     def _l2_norm(self, copies: int, parts: int) -> Value:
@@ -138,6 +139,7 @@ def state_of(tensor: Any) -> TensorState | None:
     """Return the state of a tensor's elements, or None where it has none; nothing waits for the device."""
     if tensor.numel() == 0:
         return None
+    # In half precision the sums round, and beyond 65,504 are infinite; whole numbers have no mean in torch.
     values = tensor.detach().float()
     count = values.numel()
     absolute = values.abs()
@@ -150,6 +152,7 @@ def state_of(tensor: Any) -> TensorState | None:
         max=values.max(),
         l1=absolute.sum(),
         squares=values.square().sum(),
+        # The smallest magnitude that is not 0: `dynamic_range` takes its logarithm. Where all are 0 it is infinite.
         amin=absolute.masked_fill(absolute == 0, float("inf")).min(),
     )
 

@@ -79,6 +79,7 @@ def _split(numbers: Any, verdicts: Any, attributes: dict[str, str] | None) -> No
         others = [1.0 - verdict for verdict in verdicts] if isinstance(verdicts, list) else 1.0 - verdicts
         wrong.record(numbers, weight=others, attributes=attributes)
         return
+    # A verdict of a list that is neither 0 nor 1 is in neither split; as a weight it would be in both.
     for split, wanted in ((right, 1.0), (wrong, 0.0)):
         chosen = [number for number, verdict in zip(numbers, verdicts, strict=True) if verdict == wanted]
         if chosen:

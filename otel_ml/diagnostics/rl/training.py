@@ -137,6 +137,7 @@ def policy_staleness(versions: Any, *, current: int | None = None, replica: str 
     if isinstance(versions, (list, tuple)) and any(isinstance(version, str) for version in versions):
         otel_ml.consumed(versions, version=current)
         known = [Context(version).version for version in versions if isinstance(version, str)]
+        # A context without a version, or none of ours, tells no age; numbers beside contexts are left out, too.
         versions = [version for version in known if version is not None]
     now = scope_steps().current("policy_version").index if current is None else current
     if now is None:
