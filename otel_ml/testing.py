@@ -21,6 +21,7 @@ import pytest
 
 from otel_ml._internal.lifecycle.isolation import isolated
 from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml._internal.series.definition import FLUSHED
 from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.link import Reached
 from otel_ml.exceptions import OtelMLError
@@ -77,7 +78,7 @@ class Capture:
 
     @property
     def points(self) -> list[Point]:
-        """All points, in the order first sent; watermarks and positions are the protocol's own and left out."""
+        """All points, in the order first sent; watermarks, positions and flushes of nothing are left out."""
         self._flush()
         return _folded(self._transport.points)
 
@@ -166,7 +167,7 @@ class _Memory:
             for scope in resource.scope_metrics:
                 about = _attributes(scope.scope.attributes)
                 for metric in scope.metrics:
-                    if not metric.name.startswith("otel_ml."):
+                    if not metric.name.startswith("otel_ml.") and metric.name != FLUSHED.definition.name:
                         self.points.extend(_points(metric, rank, about))
 
     def _logs(self, body: bytes) -> None:

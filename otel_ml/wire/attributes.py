@@ -119,6 +119,7 @@ TIME_AXIS: Final = "time"
 RESERVED_PREFIX: Final = "otel_ml/"
 OWN_COUNTS: Final = frozenset({
     "otel_ml/quantile_coarse", "otel_ml/spans_over_budget", "otel_ml/clock/offset", "otel_ml/clock/bound",
+    "otel_ml/flushed",
 })  # fmt: skip
 """Series that a writer counts itself: no values of its user."""
 UNNAMED_ROLES: Final = frozenset({"", "trainer"})

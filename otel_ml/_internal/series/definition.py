@@ -337,7 +337,8 @@ CLOCK_OFFSET = Series(Definition("otel_ml/clock/offset", Reduction(("rank",)), "
 CLOCK_BOUND = Series(Definition("otel_ml/clock/bound", Reduction(("rank",)), "s", ""), internal=True)
 """How far that may be off."""
 
-OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET, CLOCK_OFFSET, CLOCK_BOUND)
+FLUSHED = Series(Definition("otel_ml/flushed", Reduction(("sum",)), "1", ""), internal=True)  # where nothing waited
+OWN_COUNTS = (QUANTILE_COARSE, SPANS_OVER_BUDGET, CLOCK_OFFSET, CLOCK_BOUND, FLUSHED)
 """Series that are not values of the user (`otel_ml.wire.attributes.OWN_COUNTS`)."""
 
 for _series in OWN_COUNTS:

@@ -9,12 +9,15 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import otel_ml
-from otel_ml._internal.steps.axes import current_step
+from otel_ml._internal.record.append import append
+from otel_ml._internal.run_scope import NOW
+from otel_ml._internal.series.definition import FLUSHED
+from otel_ml._internal.steps.axes import current_step, scope_steps
 from otel_ml._internal.steps.axis import Step
-from otel_ml._internal.steps.step import At
+from otel_ml._internal.steps.step import At, step_of
 from otel_ml.compat.forge.accumulators import MetricAccumulator, SampleAccumulator, State, accumulator_for
 from otel_ml.compat.forge.environment_variables import are_metrics_off
 from otel_ml.compat.forge.merging import merged_metrics, say_failed
@@ -23,6 +26,7 @@ from otel_ml.compat.forge.modes import LoggingMode, modes_from, publish, stream
 from otel_ml.compat.tracking.run_of_the_job import has_run
 from otel_ml.compat.tracking.step_axes import counted
 from otel_ml.warn_once import say
+from otel_ml.wire.attributes import DEFAULT_AXIS
 
 __all__ = ["COLLECTOR", "MODES_VARIABLE", "Collector", "Place", "publish_merged"]
 
@@ -144,6 +148,11 @@ class Collector:
     def flush(self, global_step: int) -> dict[str, State]:
         """Record what waited at `global_step`; return the states of what only processes can reduce."""
         global_step = counted(global_step)
+        if self._waits and not self._held:
+            _mark(global_step)
+        return self._let_go(global_step)
+
+    def _let_go(self, global_step: int) -> dict[str, State]:
         with self._lock:
             held, self._held = self._held, []
             own, self._own, self._own_since = self._own, {}, 0.0
@@ -158,7 +167,7 @@ class Collector:
     def finish(self) -> None:
         """Record what nobody will flush anymore, at the step after the last flush."""
         step = self._step if self._waits else None
-        publish_merged([self.flush(step or 0)], step)
+        publish_merged([self._let_go(step or 0)], step)
 
     def _number(self, timestamp: float | None) -> int:
         """Return where on the streaming axis a value is: milliseconds since 1970, no two the same.
@@ -193,6 +202,16 @@ class Collector:
         # Callbacks run last registered first: after each new one of otel_ml's, ours has to come again.
         atexit.unregister(self.finish)
         atexit.register(self.finish)
+
+
+def _mark(global_step: Any) -> None:
+    """Have a step be one of the run, where this process has nothing for it: what actors recorded before belongs there.
+
+    The service gives what has no step to the first row that has something newer, and a row begins with a record.
+    """
+    index = step_of(global_step)
+    if index is not None and has_run() and not NOW.off and not are_metrics_off():
+        append((FLUSHED, scope_steps().at(DEFAULT_AXIS, index), 1.0, time.time_ns()))
 
 
 def _states_of(accumulators: Mapping[str, MetricAccumulator]) -> dict[str, State]:

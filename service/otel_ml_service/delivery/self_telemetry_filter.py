@@ -3,7 +3,7 @@
 A backend shows what the user recorded. Of `otel_ml/…` it gets what tells that something is not as it should be:
 
 ====================  ==========================================================================
-routine               `delivered`, `recorded`, `overhead_s`, `clock/…`: never alone
+routine               `delivered`, `recorded`, `overhead_s`, `clock/…`, `flushed`: never alone
 `lag`                 from when an exporter lacks what was there half a minute ago
 counts                `lost`, `dropped/…`, `rejected`, `too_late`, …: from the first that is not 0
 `otel_ml/step`        beside other values of its row
@@ -44,7 +44,7 @@ ALLOWED_LAG_S: Final = 30
 """Seconds after which an exporter should have what was there: MLflow's takes ten of them to begin with."""
 
 _OWN = re.compile(rf"(?:^|/){re.escape(RESERVED_PREFIX)}(.+)$")
-_ROUTINE = re.compile(r"(?:delivered|recorded|overhead_s|clock)(?:/|$)")
+_ROUTINE = re.compile(r"(?:delivered|recorded|overhead_s|clock|flushed)(?:/|$)")
 _LAG = "lag/"
 _STEP = "step"
 _COUNTS = re.compile(
