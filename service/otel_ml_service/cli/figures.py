@@ -11,11 +11,12 @@ def age(seconds: float) -> str:
     """Return a duration in its largest unit.
 
     Examples:
-        >>> age(30), age(7200), age(200_000)
-        ('30 s', '2 h', '2 d')
+        >>> age(30), age(7200), age(200_000), age(3590)
+        ('30 s', '2 h', '2 d', '1 h')
     """
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
+    for unit, length, smaller in (("d", 86_400, 3_600), ("h", 3_600, 60), ("min", 60, 1)):
+        # Of what would be shown in the next smaller unit: 59.8 min are an hour, not 60 min.
+        if round(seconds / smaller) * smaller >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
 
