@@ -7,14 +7,16 @@ import os
 import shlex
 import socket
 import subprocess
+import threading
 import time
 import urllib.request
 import webbrowser
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -41,6 +43,11 @@ _START_TIMEOUT_S = 120.0
 
 _QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 """MLflow's server would start a queue of jobs of its own, which a viewer has no use for."""
+
+
+_LINES_SAID = 5
+_PIPE_TIMEOUT_S = 2.0
+"""Of a viewer that has ended a process of its own may still hold the pipe."""
 
 
 class ViewerError(OtelMLError):
@@ -131,18 +138,40 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
         _show("wandb", wandb_page(folder), folder, as_json=as_json, in_browser=not no_browser)
         return
     viewer = _chosen(folder, viewer_name)
-    port = port or _free_port()
-    with put_away_when_terminated(), _started(viewer, port) as process:
-        _wait_until_it_answers(process, viewer, port)
+    port = _usable(port)
+    with put_away_when_terminated(), _started(viewer, port) as started:
+        _wait_until_it_answers(started, viewer, port)
         url = viewer.page(f"http://127.0.0.1:{port}/")
         screen().note(f"{viewer.name} shows {folder.experiment}/{folder.name}. Ctrl-C ends it.")
         _show(viewer.name, url, folder, as_json=as_json, in_browser=not no_browser)
-        # Not `wait()`: a viewer that writes much stands still once the pipe of its errors is full.
-        process.communicate()
+        started.process.wait()
+
+
+class _LastLines:
+    """The last lines of a pipe, which is read from the beginning: who writes stands still once it is full."""
+
+    def __init__(self, pipe: IO[str]) -> None:
+        self._lines: deque[str] = deque(maxlen=_LINES_SAID)
+        self._reading = threading.Thread(target=self._read, args=[pipe], daemon=True)
+        self._reading.start()
+
+    def at_the_end(self) -> list[str]:
+        self._reading.join(_PIPE_TIMEOUT_S)
+        return list(self._lines)
+
+    def _read(self, pipe: IO[str]) -> None:
+        with pipe:
+            self._lines.extend(line.rstrip() for line in pipe if line.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    process: subprocess.Popen[str]
+    errors: _LastLines
 
 
 @contextmanager
-def _started(viewer: Viewer, port: int) -> Iterator[subprocess.Popen[str]]:
+def _started(viewer: Viewer, port: int) -> Iterator[_Started]:
     process = subprocess.Popen(
         python_command(*viewer.command(port)),
         # A `mlflow.py` or `tensorboard.py` of the folder in which a person stands is not the viewer.
@@ -151,9 +180,11 @@ def _started(viewer: Viewer, port: int) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        errors="replace",
     )
+    assert process.stderr is not None
     try:
-        yield process
+        yield _Started(process, _LastLines(process.stderr))
     finally:
         process.terminate()
         process.wait()
@@ -231,20 +262,27 @@ def _chosen(run: RunFolder, name: str | None) -> Viewer:
     raise MissingDependencyError(f"otel-ml open --with {first}", package=first, extra=first)
 
 
-def _free_port() -> int:
+def _usable(port: int) -> int:
+    """Return a port that a viewer can have: `port`, or a free one for 0. Nothing keeps it until the viewer listens."""
     with closing(socket.socket()) as probe:
-        # Nothing keeps the port until the viewer listens on it.
-        probe.bind(("127.0.0.1", 0))
+        # As servers do: connections of an earlier viewer that are still ending do not keep its port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ViewerError(
+                f"Port {port} on 127.0.0.1 cannot be used: {error.strerror}. Try another --port."
+            ) from error
         return int(probe.getsockname()[1])
 
 
-def _wait_until_it_answers(process: subprocess.Popen[str], viewer: Viewer, port: int) -> None:
+def _wait_until_it_answers(started: _Started, viewer: Viewer, port: int) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline:
         # Before the port is tried: a viewer that could not have the port ends, and who has it would answer.
-        if process.poll() is not None:
-            said = (process.stderr.read() if process.stderr else "").strip().splitlines()[-5:]
-            raise ViewerError("\n".join([f"{viewer.name} ended at once with status {process.returncode}:", *said]))
+        if (status := started.process.poll()) is not None:
+            said = started.errors.at_the_end()
+            raise ViewerError("\n".join([f"{viewer.name} ended at once with status {status}:", *said]))
         with closing(socket.socket()) as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -63,6 +64,69 @@ def test_a_signal_to_open_ends_its_viewer_too(tmp_path: Path, number: signal.Sig
     assert process.returncode == 128 + number
     with closing(socket.socket()) as probe:
         assert probe.connect_ex((str(address.hostname), address.port or 0)) != 0
+
+
+_LISTENS = """
+    with socket.create_server(("127.0.0.1", port)) as server:
+        while True:
+            server.accept()[0].close()
+"""
+_ENDS = """
+    sys.stderr.write("no such file: events\\n")
+    sys.exit(3)
+"""
+
+
+def test_open_waits_for_a_viewer_that_writes_much_before_it_listens(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["tensorboard"])
+    command = [*PROGRAM, "open", "01abc", "--no-browser"]
+    variables = environment(tmp_path, PYTHONPATH=_path_with_viewer(tmp_path, _LISTENS))
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        process.send_signal(signal.SIGINT)
+
+    assert url.startswith("http://127.0.0.1:")
+    assert process.returncode == 130
+
+
+def test_open_says_how_a_viewer_ended_that_has_written_much(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["tensorboard"])
+
+    done = otel_ml(tmp_path, "open", "01abc", "--no-browser", PYTHONPATH=_path_with_viewer(tmp_path, _ENDS))
+
+    assert done.returncode == 1
+    assert "tensorboard ended at once with status 3:" in done.stderr
+    assert "no such file: events" in done.stderr
+
+
+def test_open_does_not_take_who_has_the_port_for_its_viewer(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["tensorboard"])
+    path = _path_with_viewer(tmp_path, _LISTENS)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = otel_ml(tmp_path, "open", "01abc", "--no-browser", "--port", str(port), PYTHONPATH=path)
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert f"Port {port} on 127.0.0.1 cannot be used: Address already in use. Try another --port." in done.stderr
+
+
+def _path_with_viewer(base: Path, then: str) -> str:
+    """Return a PYTHONPATH on which `tensorboard` is a viewer that writes more than a pipe holds, and does `then`."""
+    package = base / "viewer" / "tensorboard"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "main.py").write_text(
+        f"""
+import socket, sys
+
+if __name__ == "__main__":
+    port = int(sys.argv[sys.argv.index("--port") + 1])
+    sys.stderr.write("reading events\\n" * 20_000)
+{then}"""
+    )
+    return os.pathsep.join([str(package.parent), environment(base)["PYTHONPATH"]])
 
 
 def _json(url: str) -> Any:
