@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from otel_ml.exceptions import OtelMLError
 from otel_ml.wire.rendezvous import Rendezvous
+from otel_ml_service.exit_status import exit_status
 
 __all__ = ["leave_starter"]
 
@@ -36,8 +37,7 @@ def _stand_in(service: int, rendezvous: Rendezvous) -> NoReturn:
         # A service that fails before it is announced passes on its exit code to whoever started it.
         ended, status = os.waitpid(service, os.WNOHANG)
         if ended:
-            code = os.waitstatus_to_exitcode(status)
-            os._exit(code if code >= 0 else 128 - code)  # as a shell has it
+            os._exit(exit_status(os.waitstatus_to_exitcode(status)))
         if _is_announced(service, rendezvous):
             os._exit(0)
         time.sleep(_LOOK_S)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 import otel_ml
 from tests.e2e.jobs import environment, the_run_in
+from tests.waiting import eventually
 
 
 @pytest.mark.feature("M6", "better", "`otel-ml why`: the rank at the front of each phase, and in how many of the steps")
@@ -56,3 +59,15 @@ def test_what_it_would_not_look_at_is_refused(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "leave out --to and --steps" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_signal_to_the_example_is_told_as_a_shell_tells_it(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "otel_ml_service", "demo", "--diagnose"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment()) as process:
+        here = psutil.Process(process.pid)
+        # At once, while it imports: it has started no ranks that would live on.
+        [example] = eventually(lambda: [one for one in here.children() if "diagnose.py" in " ".join(one.cmdline())])
+        example.send_signal(number)
+
+    assert process.returncode == 128 + number

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from otel_ml.env import DIR
 from otel_ml_service.cli.parameters import EXPORTERS, dir_option
 from otel_ml_service.cli.shipped_folders import shipped
+from otel_ml_service.exit_status import exit_status
 
 __all__ = ["command"]
 
@@ -48,4 +49,4 @@ def _diagnose(base: Path) -> None:
     program = shipped("examples") / "diagnose.py"
     done = subprocess.run([sys.executable, program], env={**os.environ, DIR.name: str(base)}, check=False)
     if done.returncode:
-        raise click.exceptions.Exit(done.returncode)
+        raise click.exceptions.Exit(exit_status(done.returncode))

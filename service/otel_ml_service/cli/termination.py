@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from otel_ml_service.exit_status import exit_status
+
 __all__ = ["put_away_when_terminated"]
 
 
@@ -25,4 +27,4 @@ def put_away_when_terminated() -> Iterator[None]:
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
+    raise SystemExit(exit_status(-number))
