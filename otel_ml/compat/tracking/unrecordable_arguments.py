@@ -21,7 +21,10 @@ a number of 400 digits.
 """
 
 
-def reports_unrecordable(call: Callable[P, None]) -> Callable[P, None]:
+_EXPECTED = "what the original takes"
+
+
+def reports_unrecordable(call: Callable[P, None], expected: str = _EXPECTED) -> Callable[P, None]:
     """Let `call` fail without its caller, and report what it was given; under `OTEL_ML_STRICT=true` it raises."""
 
     @functools.wraps(call)
@@ -29,19 +32,19 @@ def reports_unrecordable(call: Callable[P, None]) -> Callable[P, None]:
         try:
             call(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 (the boundary to the user's program)
-            report_unrecordable(_name_of(call, args), error, _given(call, args, kwargs))
+            report_unrecordable(_name_of(call, args), error, _given(call, args, kwargs), expected)
 
     return guarded
 
 
-def report_unrecordable(call: str, error: Exception, given: str = "") -> None:
+def report_unrecordable(call: str, error: Exception, given: str = "", expected: str = _EXPECTED) -> None:
     """Report why `call` records nothing: as a failure of ours only where no argument can be the reason.
 
     Raises:
         Exception: in strict mode.
     """
     if _is_of_arguments(error):
-        sentence, kind = _said_of(call, error, given, "is not recorded")
+        sentence, kind = _said_of(call, error, given, "is not recorded", expected)
         reporter.drop("bad_event", sentence, kind=kind)
     else:
         reporter.failed(f"{call}() at {call_site()}", error)
@@ -65,10 +68,10 @@ def _is_of_arguments(error: Exception) -> bool:
     return isinstance(error, _OF_ARGUMENTS) and not isinstance(error, RecordingError)
 
 
-def _said_of(call: str, error: Exception, given: str, outcome: str) -> tuple[str, str]:
+def _said_of(call: str, error: Exception, given: str, outcome: str, expected: str = _EXPECTED) -> tuple[str, str]:
     """Return the sentence, and what of it is said once."""
     place, why = call_site(), f"{type(error).__name__}: {text_of(error)}"
-    sentence = f"{call}({given}) at {place} {outcome}: {why}. Expected what the original takes; training goes on."
+    sentence = f"{call}({given}) at {place} {outcome}: {why}. Expected {expected}; training goes on."
     return sentence, f"arguments of {call} at {place}: {type(error).__name__}"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,3 +127,37 @@ def test_a_checkpoint_says_which_run_it_is_of(captured: Capture, tmp_path: Path)
     assert by_kind["checkpoint.saved"].attributes["iteration"] == 10
     assert by_kind["checkpoint.loaded"].attributes["from.run_id"] == run.id
     assert on_load_checkpoint_success(checkpoint, tmp_path / "elsewhere") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ([{"train_iterations_productive_end": 10}, True], {}),  # one-logger's own
+        (["iter_0000010", "latest_checkpointed_iteration.txt", "checkpoints", 10], {}),  # Megatron-LM's wandb_utils
+        (["iter_0000010", "checkpoints", 10], {"wandb_writer": object()}),  # Megatron Bridge's, before it is changed
+        (["iter_0000010", "checkpoints", 10, None], {}),
+    ],
+)
+def test_a_saved_checkpoint_that_is_told_as_elsewhere_is_reported_and_training_goes_on(
+    given: Sequence[Any], named: Mapping[str, Any], captured: Capture
+) -> None:
+    otel_ml.init()
+    told: Any = on_save_checkpoint_success
+
+    for _ in range(2):
+        told(*given, **named)
+
+    [said] = captured.notices
+    assert [event.kind for event in captured.events] == ["ml.notice"]
+    assert "is not recorded: " in said
+    assert "Expected checkpoint_path, save_dir, iteration and the run that start() returned" in said
+    assert "Leave out the call of one-logger" in said
+
+
+def test_a_loaded_checkpoint_is_told_as_megatron_bridge_does(captured: Capture, tmp_path: Path) -> None:
+    run = otel_ml.init()
+
+    assert on_load_checkpoint_success(tmp_path / "iter_0000010", tmp_path, run) is None
+
+    [event] = captured.events
+    assert event.kind == "checkpoint.loaded"
