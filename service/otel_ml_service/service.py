@@ -360,7 +360,7 @@ class Service:
         if self._config.embedded is None:
             return None
         rendezvous = Rendezvous(self._config.embedded.rendezvous)
-        return EmbeddedService(rendezvous, self._runs, self._admission, over=self._ended.set, clock=self._clock)
+        return EmbeddedService(rendezvous, self._runs, self._admission, over=self._ended.set)
 
     def _state_folder(self) -> Path:
         embedded = self._config.embedded

@@ -143,9 +143,10 @@ def main() -> None:
         if job.refused:  # for longer than a run may be silent
             for _ in range(4):
                 skipped_s[0] += config.end_silence_s / 3
+                skipped_at = time.monotonic()
                 job.refused.clear()
                 eventually(lambda: job.done_or_refused(UNTIL), timeout=60)
-                eventually(lambda: service._loop._committed_at > time.time() + skipped_s[0] - 10, timeout=60)
+                eventually(lambda at=skipped_at: service._loop._committed_at > at, timeout=60)
         account = job.sender.run() or {}
         during = {"problem": account.get("problem"), "states": sorted(states(account)), "acknowledged": job.done}
     job.send(UNTIL, 60)

@@ -6,6 +6,7 @@ import http.client
 import socket
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from otel_ml.exceptions import ConfigError
+from otel_ml_exporters.backends.jsonl import JsonlExporter
 from otel_ml_exporters.testing import RecordingExporter
 from otel_ml_service.config import EmbeddedRun, ServiceConfig
 from otel_ml_service.service import Service
@@ -180,6 +182,22 @@ def test_embedded_the_run_is_called_what_the_job_calls_it_before_anybody_said_so
 
     assert exporter.run is not None
     assert (exporter.run.experiment, exporter.run.name) == ("digits", "big")
+
+
+def test_embedded_the_service_ends_with_its_run_also_where_its_clock_is_set_back(bench: Bench) -> None:
+    set_by = [0.0]
+    rendezvous = bench.folder.parent / "rendezvous"
+    run = EmbeddedRun(experiment="run-1", experiment_name="digits", run_name="big", rendezvous=rendezvous)
+    service = bench.service({"jsonl": JsonlExporter}, embedded=run, clock=lambda: time.time() + set_by[0])
+    sender, writer = bench.sender(service), FakeWriter()
+    sender.send("metrics", writer.step(1, {"loss": 1.0}))
+    sender.send("logs", writer.goodbye())
+    # From here on it waits for the last writer, who may still read the account.
+    eventually(lambda: any('"finished"' in file.read_text() for file in bench.folder.rglob("metrics.jsonl")))
+
+    set_by[0] = -3600.0
+
+    assert service.wait(30.0)
 
 
 def test_more_ranks_can_connect_than_the_shell_allows_open_files(tmp_path: Path) -> None:

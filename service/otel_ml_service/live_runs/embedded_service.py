@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 
 from otel_ml.wire.rendezvous import Rendezvous, Service
@@ -28,7 +29,6 @@ class EmbeddedService:
         runs: of the service.
         admission: takes what was left in spools.
         over: called when the run is over, or when nothing moves anymore; on a thread of its own.
-        clock: seconds since the epoch.
     """
 
     def __init__(
@@ -38,13 +38,11 @@ class EmbeddedService:
         admission: Admission,
         *,
         over: Callable[[], None],
-        clock: Callable[[], float],
     ) -> None:
         self._rendezvous = rendezvous
         self._runs = runs
         self._admission = admission
         self._over = over
-        self._clock = clock
         # Guards both: what the dead left may be taken in just when the service ends.
         self._lock = threading.Lock()
         self._withdrawn = threading.Event()
@@ -89,13 +87,14 @@ class EmbeddedService:
         self._rendezvous.remove()
 
     def _watch_the_end(self) -> None:
-        moved_at, last_seen = self._clock(), None
+        # Not the time of day: set back, that would keep the service; set forward, end it while it still delivers.
+        moved_at, last_seen = time.monotonic(), None
         while not self._withdrawn.wait(_LINGER_S / 4):
             runs = list(self._runs)
             seen = [(run.status, *(pipeline.status for pipeline in run.pipelines.started.values())) for run in runs]
             if seen != last_seen or self._admission.held:
-                moved_at, last_seen = self._clock(), seen
-            still_s = self._clock() - moved_at
+                moved_at, last_seen = time.monotonic(), seen
+            still_s = time.monotonic() - moved_at
             # `announce` is called with the run open: where there is none, it has been over for a while, and is closed.
             is_over = all(run.is_over and run.outbox.last_seq for run in runs)
             waits_for_writers = any(run.status.state == "running" and run.status.writers for run in runs)

@@ -106,8 +106,9 @@ class EngineLoop:
         self._held_up: dict[str, list[Undecided]] = {}
         # Entries, counted: offered by the journal's thread, the others by this loop's.
         self._offered = self._observed = self._decided = 0
+        # Monotonic, as the next one: after the time of day is set back, nothing would be committed for as long.
         self._committed_at = self._begin_again_at = self._commit_again_at = 0.0
-        self._disk_at = clock()
+        self._disk_at = time.monotonic()
         self._defects: set[str] = set()
         self._waiting = StorageErrors("A new run")
         self._told_at: dict[str, float] = {}
@@ -152,7 +153,7 @@ class EngineLoop:
                 if not run.is_stuck:  # its clock stands still until what was decided is on the disk
                     with run.log.speaking():
                         self._advance(run, now, is_ending=run.experiment in ended)
-            if stopping or entries or now - self._committed_at >= _COMMIT_S:
+            if stopping or entries or time.monotonic() - self._committed_at >= _COMMIT_S:
                 self._commit()
             self._try_to_look_after(now)
             if stopping and not entries:
@@ -167,9 +168,8 @@ class EngineLoop:
             is_all = not self._queue
         if entries and is_all and not stopping:
             # Requests that arrive within one commit's time share it.
-            left = _COMMIT_S - (self._clock() - self._committed_at)
-            # More than that is left where the clock was set back.
-            if 0 < left <= _COMMIT_S:
+            left = _COMMIT_S - (time.monotonic() - self._committed_at)
+            if left > 0:
                 time.sleep(left)
                 with self._changed:
                     entries += self._round()
@@ -315,7 +315,7 @@ class EngineLoop:
     def _commit(self) -> None:
         """Commit every run. What one of them cannot store, on a full disk, the journal keeps; the others go on."""
         stuck = [run for run in self._runs if not self._is_committed(run)]
-        self._committed_at = self._clock()
+        self._committed_at = time.monotonic()
         if stuck:  # an entry may be of several runs: while one of them is not on the disk, the journal lets nothing go
             return
         held_up = {entry.number for entries in self._held_up.values() for entry in entries}
@@ -373,8 +373,8 @@ class EngineLoop:
                 self._over_since.pop(run.experiment)
                 self._told_at.pop(run.experiment, None)
                 self._runs.forget(run)
-        if now - self._disk_at >= _DISK_S:
-            self._disk_at = now
+        if time.monotonic() - self._disk_at >= _DISK_S:
+            self._disk_at = time.monotonic()
             self._trim()
 
     def _trim(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def life(rendezvous: Rendezvous, tmp_path: Path, store: Callable[[Decoded, Store
     telemetry = Telemetry()
     runs = RunRegistry(tmp_path / "runs", RunSettings({}), telemetry, journal="j")
     admission = Admission(store, telemetry, 2**28)
-    return EmbeddedService(rendezvous, runs, admission, over=lambda: None, clock=time.time)
+    return EmbeddedService(rendezvous, runs, admission, over=lambda: None)
 
 
 def test_a_service_that_ends_while_it_takes_in_what_the_dead_left_is_not_found_after_it(
