@@ -14,7 +14,7 @@ from otel_ml import env
 from otel_ml.redaction import redacted
 from otel_ml.variable import Variable
 
-__all__ = ["Endpoint", "endpoint_of", "value_of"]
+__all__ = ["Endpoint", "endpoint_of", "signal_url", "value_of"]
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _OF_THE_MESSAGE = frozenset({
@@ -51,6 +51,17 @@ class Endpoint:
     def shown(self) -> str:
         """The address as messages name it, without who it says one is."""
         return redacted(self.url or next(iter(self.signals.values()), ""))
+
+
+def signal_url(base: str, path: str) -> str:
+    """Return the URL of one signal below a base URL.
+
+    Examples:
+        >>> signal_url("https://gateway/otlp/?tenant=7", "/v1/metrics")
+        'https://gateway/otlp/v1/metrics?tenant=7'
+    """
+    place, mark, query = base.partition("?")
+    return f"{place.rstrip('/')}{path}{mark}{query}"
 
 
 def value_of(variable: Variable[Any], environ: Mapping[str, str], problems: list[str]) -> Any:

@@ -20,6 +20,7 @@ from otel_ml_service.config import ServiceConfig, TlsFiles
 from otel_ml_service.service import Service
 from tests.integration.conftest import PROTOBUF, Bench
 from tests.otlp import FakeWriter
+from tests.unit.otel_ml_service.cli.program import otel_ml
 from tests.waiting import eventually
 
 EXPORT = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
@@ -122,6 +123,22 @@ def test_both_receivers_serve_over_tls(
     send_grpc(service, pairs["ours"], pair, 1)
 
     eventually(lambda: arrived(recording) == {1})
+
+
+def test_doctor_knows_a_service_that_speaks_tls_alone_for_ours(
+    bench: Bench, tls: TlsFiles, pairs: dict[str, Pair], tmp_path: Path
+) -> None:
+    service = bench.service(grpc=("127.0.0.1", 0), tls=tls)
+    assert service.grpc_address is not None
+    addresses = {
+        "OTEL_ML_LISTEN_HTTP": service.endpoint.removeprefix("https://"),
+        "OTEL_ML_LISTEN_GRPC": "{}:{}".format(*service.grpc_address),
+    }
+
+    done = otel_ml(tmp_path, "doctor", OTEL_EXPORTER_OTLP_CERTIFICATE=str(pairs["ours"].certificate), **addresses)
+
+    for variable, address in addresses.items():
+        assert f"an otel_ml service listens on {address} ({variable})" in done.stdout
 
 
 def test_with_a_client_ca_ranks_with_its_certificates_are_served(

@@ -140,6 +140,22 @@ def test_a_run_whose_state_is_closed_to_this_user_is_not_called_delivered(tmp_pa
     assert f"Whether run '01abc' is delivered cannot be told: {str(state)!r} is closed to this user." in done.stderr
 
 
+def test_doctor_goes_on_where_the_folder_of_runs_is_below_one_that_is_closed_to_this_user(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+
+    done = subprocess.run(
+        [*AS_ANYBODY, sys.executable, "-m", "otel_ml_service", "doctor"],
+        env=environment(OTEL_ML_DIR=closed / "runs", XDG_RUNTIME_DIR=tmp_path), cwd=tmp_path,
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    closed.chmod(0o700)
+
+    assert done.returncode == 1
+    assert f"{str(closed)!r} cannot be written" in done.stdout
+    assert "OTEL_ML_LISTEN_HTTP" in done.stdout  # what is looked at after the folder
+
+
 def said(found: list[tuple[list[str], int, str]], arguments: list[str]) -> str:
     return next(text for given, _, text in found if given == arguments)
 

@@ -25,6 +25,7 @@ from otel_ml._internal.transport.own_socket import OwnSocket, connect
 from otel_ml._internal.transport.proxy import FindProxy, Proxy, directly
 from otel_ml._internal.transport.url import Target
 from otel_ml.config import Endpoint
+from otel_ml.endpoint import signal_url
 
 if TYPE_CHECKING:
     import ssl
@@ -103,7 +104,7 @@ class HttpTransport:
         return Target.parse(self._url(path))
 
     def _url(self, path: str) -> str:
-        return self._endpoint.signals.get(path) or f"{self._endpoint.url.rstrip('/')}{path}"
+        return self._endpoint.signals.get(path) or signal_url(self._endpoint.url, path)
 
     def _is_compressed(self, target: Target) -> bool:
         if self._endpoint.compression == "auto":

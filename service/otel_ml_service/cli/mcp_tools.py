@@ -121,6 +121,6 @@ def _values(
     steps = [step for step in found if (first is None or step >= first) and (last is None or step <= last)]
     # Rounded up, so that there are never more than `most`.
     every = -(-len(steps) // max(most, 1))
-    shown = steps[:: max(every, 1)]
+    shown = steps[:: max(every, 1)] if most > 0 else []
     values = [json_value(found[step]) for step in shown]
     return {"axis": axis, "name": name, "steps": shown, "values": values, "of": len(steps)}

@@ -56,7 +56,8 @@ def plot(
         return ["no finite value to draw"]
     low, high = min(y for _, y in finite), max(y for _, y in finite)
     left, right = min(x for x, _ in shown), max(x for x, _ in shown)
-    labels = _labels(low, high, height, log)
+    drawable = [y for y, (_, scaled) in zip(values, shown, strict=True) if math.isfinite(scaled)]
+    labels = _labels(min(drawable), max(drawable), height, log)
     margin = max(map(len, labels))
     # 4: the ` ┤` behind the labels, and two columns that stay free at the right.
     canvas = _Canvas(max(width - margin - 4, 8), height)
@@ -85,12 +86,11 @@ def _scaled(value: float, log: bool) -> float:
 
 
 def _labels(low: float, high: float, height: int, log: bool) -> list[str]:
-    # Halves first: the sum of the largest doubles is infinite.
-    shown = [10**value if log else value for value in (high, low / 2 + high / 2, low)]
     labels = [""] * height
-    labels[0], labels[-1] = compact_label(shown[0]), compact_label(shown[2])
+    labels[0], labels[-1] = compact_label(high), compact_label(low)
     if height >= 5:
-        labels[height // 2] = compact_label(shown[1])
+        # Halves and roots first: the sum, and the product, of the largest doubles is infinite.
+        labels[height // 2] = compact_label(math.sqrt(low) * math.sqrt(high) if log else low / 2 + high / 2)
     return labels
 
 

@@ -16,9 +16,11 @@ __all__ = ["put_away_when_terminated"]
 def put_away_when_terminated() -> Iterator[None]:
     """Have what is inside end with its `finally` blocks where a signal would end the process.
 
-    Such a signal comes from a terminal that closes, from systemd, from `timeout`.
+    Such a signal comes from a terminal that closes, from systemd, from `timeout`. One that whoever started the process
+    has it ignore, as `nohup` does, stays ignored.
     """
-    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ends = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _end) for number in ends}
     try:
         yield
     finally:

@@ -56,7 +56,8 @@ def deliveries(run: RunFolder) -> tuple[Delivery, ...] | None:
     # Cron, or another terminal, may not find the service: what it wrote beside `run.db` counts then (ADR 0069).
     said = _told(run) or kept_delivery(run.database.parent) if is_live(run) else None
     if said is not None:
-        return tuple(_of_account(said))
+        with suppress(KeyError, TypeError, ValueError, AttributeError):  # a version, or a person, wrote another form
+            return tuple(_of_account(said))
     try:
         known = stored_facts(run)
     except RunInUseError:
@@ -118,4 +119,4 @@ def _of_account(said: Mapping[str, Any]) -> Iterable[Delivery]:
     last = int(said["last_seq"])
     for name, one in said["exporters"].items():
         goes_on = one["state"] not in CLOSED
-        yield Delivery(name, last - int(one["pending"]), last, one["lost"], goes_on, one["problem"] or "")
+        yield Delivery(name, last - int(one["pending"]), last, dict(one["lost"]), goes_on, one["problem"] or "")

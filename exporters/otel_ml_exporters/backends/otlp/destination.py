@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from otel_ml.endpoint import signal_url
 from otel_ml.env import TRACES_TO
 from otel_ml.exceptions import ConfigError
 from otel_ml.redaction import redacted
@@ -116,10 +117,10 @@ class _Asked:
             whole = self._set(f"{self._signal.name}_endpoint")
             # OpenTelemetry's rule: the variable of a signal is the whole URL, that of all signals is a base.
             base = self._set("endpoint")
-            url = whole or (base.rstrip("/") + path if base else "")
+            url = whole or (signal_url(base, path) if base else "")
         else:
             base = option.strip() if isinstance(option, str) else ""
-            url = base if base.endswith(path) or not base else base.rstrip("/") + path
+            url = base if base.partition("?")[0].endswith(path) or not base else signal_url(base, path)
         if not _is_url(url):
             given = option if option is not None else url
             self.problems.append(

@@ -28,7 +28,7 @@ from otel_ml_service.exporter_makers import NO_EXPORTER
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.process_limits import most_files_of_a_service
 from otel_ml_service.receiver.connection_limits import FEWER_CONNECTIONS, MORE_FILES, MOST_CONNECTIONS
-from otel_ml_service.stored_runs.run_folders import run_folders
+from otel_ml_service.stored_runs.run_folders import is_there, run_folders
 
 __all__ = ["folder_checks", "package_checks", "port_checks", "setting_checks"]
 
@@ -119,7 +119,7 @@ _SCARCE = 2**30
 def folder_checks(base: Path) -> Iterator[Check]:
     """Yield whether the folder of all runs can be written, how full the disk is, and how much runs take."""
     # The folder itself is made with the first run; until then the nearest one above it says whether that works.
-    existing = next(path for path in (base.absolute(), *base.absolute().parents) if path.exists())
+    existing = next(path for path in (base.absolute(), *base.absolute().parents) if is_there(path))
     if not os.access(existing, os.W_OK | os.X_OK):
         yield Check("wrong", f"{str(existing)!r} cannot be written", "set OTEL_ML_DIR to a folder of yours")
         return
@@ -165,10 +165,12 @@ def _connections_check() -> Check:
 
 
 def _is_ours(address: str, *, is_grpc: bool) -> bool:
-    url = f"http://{address}"
-    # With the token of this shell: a service that wants one answers nobody else.
-    endpoint = replace(endpoint_of(os.environ, []), url=url, signals={})
-    return probe(replace(endpoint, protocol="grpc")).is_ours if is_grpc else service_version(url, endpoint) is not None
+    # With the token and the certificates of this shell: a service that wants them answers nobody else.
+    asks = replace(endpoint_of(os.environ, []), signals={}, protocol="grpc" if is_grpc else "http/protobuf")
+    endpoints = [replace(asks, url=f"{scheme}://{address}") for scheme in ("http", "https")]
+    if is_grpc:
+        return any(probe(endpoint).is_ours for endpoint in endpoints)
+    return any(service_version(endpoint.url, endpoint) is not None for endpoint in endpoints)
 
 
 def _is_free(host: str, port: int) -> bool:

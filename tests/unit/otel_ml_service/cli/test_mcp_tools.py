@@ -12,7 +12,7 @@ import pytest
 from otel_ml_exporters.records import Record, RunStatus, Span, SpanBatch
 from otel_ml_service.cli.mcp_tools import RunTools
 from otel_ml_service.stored_runs.run_folders import RunFolder
-from tests.recorded_run import write_run
+from tests.recorded_run import digits_records, write_run
 
 
 def recorded(steps: int) -> list[Record]:
@@ -45,6 +45,19 @@ def test_spans_are_told_where_only_the_service_has_them(tmp_path: Path) -> None:
     write_run(tmp_path, "01abc", recorded(2), exporters=[])
 
     assert [one["name"] for one in RunTools(tmp_path).spans("01abc")] == ["forward", "forward"]
+
+
+@pytest.mark.parametrize(
+    ("most", "steps"), [(-1, []), (0, []), (1, [0]), (3, [0, 4, 8]), (10, [*range(10)]), (11, [*range(10)])]
+)
+def test_of_a_series_no_more_values_are_told_than_asked_for(tmp_path: Path, most: int, steps: list[int]) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=10))
+
+    [found] = RunTools(tmp_path).series("01abc", ["loss"], most=most)
+
+    assert found["steps"] == steps
+    assert len(found["values"]) == len(steps)
+    assert found["of"] == 10
 
 
 def test_attributes_have_numbers_that_json_has(tmp_path: Path) -> None:

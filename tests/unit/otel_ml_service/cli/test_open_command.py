@@ -66,6 +66,22 @@ def test_a_signal_to_open_ends_its_viewer_too(tmp_path: Path, number: signal.Sig
         assert probe.connect_ex((str(address.hostname), address.port or 0)) != 0
 
 
+def test_open_goes_on_when_its_terminal_closes_where_nohup_started_it(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=3), exporters=["tensorboard"])
+    command = ["nohup", *PROGRAM, "open", "01abc", "--no-browser"]
+    with subprocess.Popen(
+        command, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        process.send_signal(signal.SIGHUP)
+        found = eventually(lambda: _json(f"{url}data/plugins_listing"), within=60)
+        process.send_signal(signal.SIGTERM)
+
+    assert "scalars" in found
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 _LISTENS = """
     with socket.create_server(("127.0.0.1", port)) as server:
         while True:

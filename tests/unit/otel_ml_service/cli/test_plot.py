@@ -43,6 +43,17 @@ def test_a_logarithmic_axis_makes_a_decay_a_straight_line() -> None:
     assert lines[2].lstrip().startswith("10 ┤")
 
 
+@given(values=st.lists(floats, min_size=1, max_size=20), height=st.integers(2, 9))
+def test_a_logarithmic_axis_is_labeled_up_to_the_largest_double(values: list[float], height: int) -> None:
+    positive = [value for value in values if value > 0 and math.isfinite(value)]
+
+    lines = plot(range(len(values)), values, width=60, height=height, log=True)
+
+    if positive:
+        assert lines[0].partition("┤")[0].strip() == f"{max(positive):.3g}"
+        assert lines[height - 1].partition("┤")[0].strip() == f"{min(positive):.3g}"
+
+
 @given(values=st.lists(floats, max_size=300), width=st.integers(1, 60))
 def test_a_spark_is_never_wider_than_asked_for(values: list[float], width: int) -> None:
     assert len(spark(values, width)) == min(len(values), width)

@@ -15,6 +15,7 @@ from otel_ml_service.cli.report_command import ReportError
 from otel_ml_service.cli.report_command import command as report
 from otel_ml_service.cli.trace_command import TraceError
 from otel_ml_service.cli.trace_command import command as trace
+from otel_ml_service.cli.whole_file import whole_file
 from tests.full_disk import no_file_larger_than
 from tests.recorded_run import digits_records, write_run
 
@@ -53,6 +54,18 @@ def test_a_pipe_is_written_to(tmp_path: Path, command: click.Command) -> None:
     reader.join(timeout=60)
     assert len(b"".join(read)) > 1_000
     assert pipe.is_fifo()
+
+
+def test_two_commands_that_write_one_file_at_once_do_not_share_what_they_write_to(tmp_path: Path) -> None:
+    out = tmp_path / "file"
+
+    with whole_file(out) as first, first.open("w") as writing:
+        with whole_file(out) as second:
+            second.write_text("of the second")
+        writing.write("of the first")
+
+    assert out.read_text() == "of the first"
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def _read_into(read: list[bytes], pipe: Path) -> Callable[[], None]:

@@ -37,6 +37,31 @@ def test_how_far_backends_are_is_known_or_not_and_never_that_there_are_none(tmp_
     assert found is None or [one.name for one in found] == ["jsonl"]
 
 
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "{}",
+        "[]",
+        '{"last_seq": 3}',
+        '{"last_seq": "x", "exporters": {"jsonl": {"pending": 0, "state": "running", "lost": {}, "problem": null}}}',
+        '{"last_seq": 3, "exporters": ["jsonl"]}',
+        '{"last_seq": 3, "exporters": {"jsonl": {}}}',
+        '{"last_seq": 3, "exporters": {"jsonl": {"pending": null, "state": 1, "lost": 2, "problem": 3}}}',
+    ],
+)
+def test_what_is_kept_of_a_run_that_goes_on_and_cannot_be_read_is_as_if_it_was_not_there(
+    tmp_path: Path, kept: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=2), exporters=["jsonl"])
+    with closing(Outbox(run.database)):
+        (run.database.parent / "delivery.json").write_text(kept)
+
+        assert deliveries(run) is None
+        assert main(["show", "01abc", "--dir", str(tmp_path)]) == 0
+
+    assert "loss" in capsys.readouterr().out
+
+
 def test_a_run_that_a_service_opens_while_it_is_replayed_is_waited_for_and_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
