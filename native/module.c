@@ -105,7 +105,7 @@ static int execute(PyObject *module)
         encode_functions,
         span_functions,   measures_functions, norms_functions,  statm_functions, signal_functions,
         gather_functions, request_functions,  span_text_functions, span_lines_functions,
-        third_party_functions,
+        line_delta_functions, third_party_functions,
     };
     for (size_t i = 0; i < sizeof every / sizeof *every; i++)
         if (PyModule_AddFunctions(module, every[i]) < 0)

@@ -83,6 +83,6 @@ PyObject *step_at(PyObject *index);
 extern PyMethodDef record_functions[], log_functions[], step_functions[], timing_functions[], begin_functions[], fold_functions[],
     encode_functions[], span_functions[], measures_functions[], norms_functions[], statm_functions[],
     signal_functions[], gather_functions[], request_functions[], span_text_functions[], span_lines_functions[],
-    third_party_functions[];
+    line_delta_functions[], third_party_functions[];
 
 #endif

@@ -1,26 +1,12 @@
 /* Lines of JSON, each with what stands before and behind it. Twin: exporters/otel_ml_exporters/span_lines.py. */
-#include "native.h"
+#include "ascii.h"
 
 #include <string.h>
-
-typedef struct {
-    const char *at;
-    Py_ssize_t size;
-} Part;
 
 static inline char *put(char *at, Part part)
 {
     memcpy(at, part.at, part.size);
     return at + part.size;
-}
-
-/* Whether it is a string of ASCII. */
-static int as_ascii(PyObject *text, Part *part)
-{
-    if (!PyUnicode_CheckExact(text) || PyUnicode_READY(text) < 0 || !PyUnicode_IS_COMPACT_ASCII(text))
-        return 0;
-    *part = (Part){(const char *)PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text)};
-    return 1;
 }
 
 /* Write so many lines; 0 where there are more or fewer of them, for which there is no room. */

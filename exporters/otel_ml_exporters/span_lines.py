@@ -87,6 +87,11 @@ class SpanLines(Sequence[Span]):
         return _written(self._text, self._count, begin, end) if self._count else ""
 
     @property
+    def text(self) -> str:
+        """All lines in the form that `of_text` is given."""
+        return self._text
+
+    @property
     def nbytes(self) -> int:
         """Bytes in memory, about."""
         return getsizeof(self._text)

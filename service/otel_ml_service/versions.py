@@ -10,7 +10,7 @@ __all__ = ["JOURNAL", "RUN", "SERVED"]
 JOURNAL = 2
 """Of `journal.db`, its tables, and of the files beside it (`storage/journal_frames.py`). What they hold is OTLP."""
 
-RUN = 13
+RUN = 14
 """Of `run.db`: tables, records (`storage/record_codec.py`), the engine's state (`aggregation/snapshot.py`),
 and rows of both that are packed (`storage/packed_rows.py`)."""
 

@@ -33,6 +33,7 @@ from otel_ml_service.receiver import (
     span_fast_path,
 )
 from otel_ml_service.receiver.decode import Decoder, Signal
+from otel_ml_service.storage import line_deltas
 from otel_ml_service.storage.outbox import Commit, Outbox
 from tests.benchmarks.sources import Own, Spans
 
@@ -57,6 +58,7 @@ TWINS: Sequence[tuple[Any, str, object]] = (
     (points, "newest", points.newest_in_python),
     (span_fast_path, "native", None),
     (span_lines, "_written", span_lines._written_in_python),
+    (line_deltas, "native", None),
 )
 """Module, name of a compiled function in it, and what has its place."""
 

@@ -73,10 +73,18 @@ RECORDS: tuple[records.Record, ...] = (
     records.HistogramValue(8, 4.5, "histogram", "step", 2, (0.0, 1.0), (5.0,)),
     records.Artifact(9, 4.5, "model", "checkpoint", "a/b", Path("c/d"), "file:///c/d", 7, "ab" * 32, 2, ("best",)),
     records.SpanBatch(
-        10, [records.Span("0" * 32, "1" * 16, None, "forward", 1, 2, "trainer", 0, "step", 2, {"a": 1}, "ok")]
+        10,
+        [
+            records.Span("0" * 32, span * 16, None, "forward", 1, 2, "trainer", 0, "step", 2, {"a": 1}, "ok")
+            for span in "123"
+        ],
     ),
     records.RunStatus(11, 4.5, "finished"),
 )
+
+
+_SHOWN = {code: f"\\x{code:02x}" for code in range(32) if code != ord("\n")}
+"""Control characters, as a person can read them."""
 
 
 def run_db() -> Iterator[str]:
@@ -87,7 +95,7 @@ def run_db() -> Iterator[str]:
         yield from tables(path)
     for record in RECORDS:
         kind, text, media = encode(record)
-        yield f"record {kind}: {text} {media!r}"
+        yield f"record {kind}: {text.translate(_SHOWN)} {media!r}"
     for name, items in NAMED.items():
         yield f"{name}: {', '.join(items)}"
     first = next(states())

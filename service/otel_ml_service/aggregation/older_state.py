@@ -227,6 +227,12 @@ def _from_12(state: State) -> Iterator[tuple[str, bytes]]:
         yield key, plain_json({**json.loads(data), "version": 13, "told": None}) if key == "run" else data
 
 
+def _from_13(state: State) -> Iterator[tuple[str, bytes]]:
+    """Take the form in which spans were stored as whole lines: the engine's memory is the same."""
+    for key, data in state.items():
+        yield key, plain_json({**json.loads(data), "version": 14}) if key == "run" else data
+
+
 def _as_columns(meter: tuple[Any, ...], number: int, streams: Sequence[list[Any]]) -> bytes:
     names, starts, times, stats, buckets, received = zip(*streams, strict=True)
     head = plain_json([meter, number, names])
@@ -262,5 +268,5 @@ def _by_role(streams: list[list[Any]]) -> list[object]:
 
 _NEXT: Mapping[int, Callable[[State], Iterator[tuple[str, bytes]]]] = {
     1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6, 7: _from_7, 8: _from_8, 9: _from_9,
-    10: _from_10, 11: _from_11, 12: _from_12,
+    10: _from_10, 11: _from_11, 12: _from_12, 13: _from_13,
 }  # fmt: skip

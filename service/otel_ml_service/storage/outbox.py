@@ -32,7 +32,7 @@ from otel_ml_service.storage.database import (
 from otel_ml_service.storage.exporter_marks import ExporterMarks, Mark
 from otel_ml_service.storage.packed_rows import dictionaries_of, entry_kind, rows_after, value_of
 from otel_ml_service.storage.recent_records import RecentRecords
-from otel_ml_service.storage.record_codec import Row, decode, encode
+from otel_ml_service.storage.record_codec import Row, decode, encode, nbytes
 from otel_ml_service.storage.recreate import recreated
 from otel_ml_service.storage.run_form import FORM
 from otel_ml_service.storage.salvage import is_suspect, newest_damaged_copy, rebuilt, suspect
@@ -224,7 +224,8 @@ class Outbox:
         Raises:
             StorageError: nothing of it was stored; the same commit may be tried again.
         """
-        rows = [(record.seq, *encode(record)) for record in commit.records]
+        rows = [encode(record) for record in commit.records]
+        numbered = [(record.seq, *row) for record, row in zip(commit.records, rows, strict=True)]
         said = set(self.notices)
         notices = [sentence for sentence in dict.fromkeys(commit.notices) if sentence not in said]
         notices = notices[: max(0, MAX_NOTICES - len(said))]
@@ -237,7 +238,7 @@ class Outbox:
         with self._marks.taken() as marks, self._using() as connection, transaction(connection):
             # Records, engine state, the exporters' marks and the position in the journal in one transaction: whichever
             # moment a kill hits, either all of a request's effects are there or none, and the journal still has it.
-            insert(connection, "INSERT INTO records", rows)
+            insert(connection, "INSERT INTO records", numbered)
             self._write_state(commit.changes)
             connection.executemany("INSERT OR REPLACE INTO exporters VALUES (?, ?, ?)", marks)
             connection.executemany("INSERT INTO notices (sentence) VALUES (?)", [(text,) for text in notices])
@@ -308,7 +309,7 @@ class Outbox:
         insert(self._connection, "INSERT OR REPLACE INTO engine", kept)
         delete(self._connection, "DELETE FROM engine WHERE key", gone)
 
-    def _publish(self, records: Sequence[Record], rows: Sequence[tuple[int, str, str, bytes | None]]) -> None:
+    def _publish(self, records: Sequence[Record], rows: Sequence[Row]) -> None:
         if not records:
             return
         with self._lock:
@@ -336,10 +337,11 @@ class Outbox:
         size = 0
         try:
             for row in rows:
-                size += len(row[1]) + len(row[2] or b"")
+                record = decode(row)
+                size += nbytes(record, row)
                 if found and size > _READ_BYTES:
                     break
-                found.append(decode(row))
+                found.append(record)
         except sqlite3.Error:
             raise
         except Exception as error:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from itertools import islice
 
 from otel_ml_exporters.records import Record
+from otel_ml_service.storage.record_codec import Row, nbytes
 
 __all__ = ["RecentRecords"]
 
 MAX_BYTES = 8 * 2**20
-"""Of the records, encoded: half an hour of an ordinary run, in three times as much as objects. 1,024 ranks bring 5 MB
+"""Of the records, as text: half an hour of an ordinary run, in three times as much as objects. 1,024 ranks bring 5 MB
 of spans a second: where 2 MiB were kept, every exporter read them from the disk."""
 
 
@@ -21,17 +22,17 @@ class RecentRecords:
     The outbox's lock guards it.
 
     Attributes:
-        size: bytes of what is kept, encoded.
+        size: bytes of what is kept, as text.
     """
 
     def __init__(self) -> None:
         self._records: deque[tuple[Record, int]] = deque()
         self.size = 0
 
-    def add(self, records: Sequence[Record], rows: Sequence[tuple[int, str, str, bytes | None]]) -> None:
-        """Keep records, of which these are the rows, and the newest before them as far as there is room."""
-        for record, (_, _, text, media) in zip(records, rows, strict=True):
-            size = len(text) + len(media or b"")
+    def add(self, records: Sequence[Record], rows: Sequence[Row]) -> None:
+        """Keep records, which are stored as these rows, and the newest before them as far as there is room."""
+        for record, row in zip(records, rows, strict=True):
+            size = nbytes(record, row)
             self._records.append((record, size))
             self.size += size
         while self.size > MAX_BYTES:

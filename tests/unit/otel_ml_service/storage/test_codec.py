@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,8 @@ from otel_ml_exporters import (
     Text,
 )
 from otel_ml_exporters.span_lines import SpanLines
-from otel_ml_service.storage.record_codec import decode, encode
+from otel_ml_service.storage import line_deltas
+from otel_ml_service.storage.record_codec import decode, encode, nbytes
 
 SPAN = Span(
     "t" * 32,
@@ -112,14 +114,43 @@ def test_spans_are_handed_on_as_they_are_written_without_being_read() -> None:
     assert isinstance(back.spans, SpanLines)
 
 
-def test_spans_that_an_older_service_wrote_in_one_line_are_read() -> None:
-    kind, text, media = encode(SpanBatch(1, (SPAN, SPAN)))
+LINE = json.dumps(
+    {"trace_id": "t" * 32, "span_id": "s" * 16, "parent_id": None, "name": "forward", "start_ns": 1, "end_ns": 2,
+     "role": "trainer", "rank": 3, "axis": "step", "step": 4, "attributes": {"k": [1, "a", None]}, "status": "ok",
+     "links": [{"trace_id": "a", "span_id": "b", "attributes": {"n": 1}}]},
+    separators=(",", ":"),
+)  # fmt: skip
 
-    assert decode((kind, text.replace("\n", ""), media)) == SpanBatch(1, (SPAN, SPAN))
+
+@pytest.mark.parametrize("between", ["", "\n"], ids=["in one line", "a line each"])
+def test_spans_as_former_services_wrote_them_are_read(between: str) -> None:
+    text = f'{{"seq":1,"spans":[{between}{LINE},{between}{LINE}{between}]}}'
+
+    assert decode(("spans", text, None)) == SpanBatch(1, (SPAN, SPAN))
 
 
-def test_spans_that_were_damaged_are_not_taken_for_spans() -> None:
-    kind, text, media = encode(SpanBatch(1, (SPAN, SPAN)))
+def test_spans_are_stored_as_whole_lines_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_deltas, "native", None)
 
+    assert encode(SpanBatch(1, (SPAN, SPAN))) == ("spans", f'{{"seq":1,"spans":[\n{LINE},\n{LINE}\n]}}', None)
+
+
+def test_spans_of_a_former_service_that_were_damaged_are_not_taken_for_spans() -> None:
     with pytest.raises(ValueError, match="Expecting"):
-        decode((kind, text.replace("},\n{", "},\n"), media))
+        decode(("spans", f'{{"seq":1,"spans":[\n{LINE},\n{LINE[1:]}\n]}}', None))
+
+
+@pytest.mark.parametrize("change", [("count", "number"), ('"size":', '"size":1'), ('"crc":', '"crc":1'), ("{", "[")])
+def test_spans_whose_head_was_damaged_are_not_taken_for_spans(change: tuple[str, str]) -> None:
+    kind, text, media = encode(SpanBatch(1, (SPAN, SPAN)))
+
+    with pytest.raises((ValueError, KeyError)):
+        decode((kind, text.replace(*change, 1), media))
+
+
+def test_spans_take_a_few_characters_each_on_the_disk_and_all_of_theirs_in_memory() -> None:
+    batch = SpanBatch(1, SpanLines.of([replace(SPAN, span_id=f"{number:016x}") for number in range(1000)]))
+    row = encode(batch)
+
+    assert len(row[1]) < 20 * 1000
+    assert nbytes(batch, row) > 250 * 1000
