@@ -9,6 +9,7 @@ from otel_ml._internal.compiled.dynamo import watch_for_compilation
 from otel_ml._internal.lifecycle.run_requested import is_run_requested, is_worker, may_join_rank_zero
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
+from otel_ml._internal.record.fold import FOLDER
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
 from otel_ml._internal.series import buffer
@@ -52,6 +53,11 @@ def _sleep() -> None:
 def _after_fork_in_child() -> None:
     """Let a record ask for the parent's run, which the parent may begin later; once it has had one, that is known."""
     if "otel_ml._internal.lifecycle.runtime" not in sys.modules:
+        # As `after_fork.forget_parent()` does it where there was a run: a step that the parent has set is not the
+        # child's, the ids of its spans are not to be those of the parent's, and a thread may have held a lock. The lock
+        # that `forget()` takes comes first.
+        FOLDER.forget_threads()
+        recorder.forget()
         _sleep()
 
 

@@ -82,6 +82,35 @@ def test_workers_that_have_recorded_before_there_was_a_run_join_it_and_keep_noth
     assert not any("before" in one for one in found)
 
 
+AT = """otel_ml.log({'first': 1.0}, step=n, axis='rollout')
+    now = otel_ml.current_step()
+    otel_ml.log({'at': -1.0 if now is None else float(now)}, step=n, axis='rollout')"""
+
+
+def test_workers_that_were_forked_after_a_step_was_set_are_in_no_step(tmp_path: Path) -> None:
+    environ = environment(tmp_path)  # which asks for no run
+    del environ["OTEL_ML_DIR"]
+
+    run(program("fork", BEGIN=AT, BEFORE="otel_ml.set_step(5)"), environ, tmp_path)
+
+    until(lambda: not services_of(XDG_RUNTIME_DIR=environ["XDG_RUNTIME_DIR"]))
+    (found,) = [otel_ml.read(folder) for folder in tmp_path.glob("otel-ml-runs/exp/*")]
+    assert len(found["rollout/at"][1]) == 4
+    assert 5.0 not in found["rollout/at"][1]
+
+
+def test_where_a_run_is_asked_for_they_are_in_none_either_and_their_spans_have_ids_of_their_own(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    source = program("fork", BEGIN=AT, BEFORE="otel_ml.set_step(5)")
+
+    run(source, environment(tmp_path, variables(server)), tmp_path)
+
+    assert 5.0 not in values_of(server, "at")["search"]
+    ids = [span.span_id for span, _ in server.spans() if span.name == "load"]
+    assert len(ids) == len(set(ids)) == 4
+
+
 @pytest.mark.parametrize(
     ("begin", "names"),
     [

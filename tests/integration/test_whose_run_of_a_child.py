@@ -334,6 +334,37 @@ def test_a_script_that_is_started_again_for_another_rank_is_in_the_run_whatever_
     assert errors.count("has another name") == 1, errors
 
 
+def test_a_fork_of_a_program_with_two_runs_records_into_the_current_one_and_nothing_of_the_other_into_it(
+    server: OtlpServer, tmp_path: Path
+) -> None:
+    program = """
+    import os, otel_ml
+
+    first, second = otel_ml.init("exp", name="first"), otel_ml.init("exp", name="second")
+    first.log({"theirs": 1}, step=0)
+    second.log({"theirs": 1}, step=0)
+    pid = os.fork()
+    if pid == 0:
+        first.log({"of_first": 1}, step=0)
+        with first.use():
+            otel_ml.log({"of_first": 2}, step=0)
+        with first.timed("of_first"):
+            pass
+        second.log({"its": 2}, step=0)
+        otel_ml.flush(10)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    """
+
+    _, errors = run(program, environment(tmp_path, variables(server)), tmp_path)
+
+    assert values_of(server, "theirs") == {"first": [1.0], "second": [1.0]}
+    assert values_of(server, "its") == {"second": [2.0]}
+    assert not server.points("of_first")
+    assert not server.points("time/of_first")
+    assert errors.count("explain after-shutdown") == 1, errors
+
+
 def test_a_fork_in_a_thread_with_a_run_of_its_own_is_a_child_of_that_run(server: OtlpServer, tmp_path: Path) -> None:
     program = """
     import os, threading, otel_ml

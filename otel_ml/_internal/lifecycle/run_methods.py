@@ -73,7 +73,8 @@ def _refuse(run: Run, call: str) -> None:
     NOBODY.dropped["after_shutdown"] += 1  # the run that goes on has lost nothing
     reporter.wrong(
         "after-shutdown",
-        f"{run!r}.{call}() came after the run had ended: it is not in any run. Call init() to begin a new one.",
+        f"{run!r}.{call}() came after the run had ended, or in a fork that has no part in it, as of a program with "
+        "several runs: it is not in any run. Call init() to begin a new one.",
         kind=f"after the end: {run.id}",
     )
 

@@ -378,7 +378,7 @@ class Runtime:
         # The child starts nothing yet. Most forked children are data loader workers that never record: a thread and a
         # connection for each would cost a job with many of them more than training does.
         session = self.current or self._sessions.first
-        sessions = self._sessions.clear()
+        sessions = self._sessions.clear(session)
         workers = [other.forget_worker() for other in sessions]
         self._tracing.forget()
         forget_parent(workers)

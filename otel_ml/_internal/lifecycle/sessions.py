@@ -74,9 +74,12 @@ class Sessions:
         session.scope.is_over = True
         self._tell()
 
-    def clear(self) -> list[Session]:
-        """In a forked child: forget all of them, and return them."""
+    def clear(self, kept: Session | None) -> list[Session]:
+        """In a forked child: forget all of them, and return them; it has a part in `kept` alone."""
         before, self._all = self._all, []
+        for session in before:
+            # Or its methods would record into the one that is kept: with one run nobody is asked which is meant.
+            session.scope.is_over = session is not kept
         self._tell()
         return before
 

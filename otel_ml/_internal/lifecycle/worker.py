@@ -223,8 +223,9 @@ class Worker:
 
     def _handle(self, request: Request | None) -> bool:
         """Do one round; return whether it was the last."""
-        if self._new_config is not None:
-            self._describe_anew(self._new_config)
+        new, self._new_config = self._new_config, None  # in one line, as another thread may give the next one
+        if new is not None:
+            self._describe_anew(new)
         if request is not None and request.kind == "end":
             self._begin_to_end(request)
             self._end(request)
@@ -300,7 +301,6 @@ class Worker:
             self._describe_anew(self.config)
 
     def _describe_anew(self, config: Config) -> None:
-        self._new_config = None
         self.config = config
         self.sender.resource = encode_resource(self.config, self.identity)
         self.spool.renew(self.sender.resource)

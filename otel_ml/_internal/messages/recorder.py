@@ -357,6 +357,7 @@ class Recorder:
         self._trailing_steps, self._baseline, self._repeated_steps = TrailingSteps(), Baseline(), RepeatedSteps()
         # Buffers, fold and spans are the process's: of runs that go on something is in them.
         if SCOPES.active:
+            FOLDER.refuse(self._generation)  # first, as `forget()` empties these steps
             self.scope.steps.forget()
             self.scope.dropped.clear()
             return

@@ -143,6 +143,11 @@ class Folder:
         self.points -= sum(step.pending.size for step in steps if step.pending is not None)
         return steps
 
+    def refuse(self, generation: int) -> None:
+        """Count what a run has pending as nobody's: it is over, and others go on; `taking` is held by the caller."""
+        for step in [step for step in self.steps if step.generation == generation]:
+            self._refuse(step)
+
     def _refuse(self, step: Step) -> None:
         del self.steps[step]
         refused, step.pending = step.pending, None

@@ -123,7 +123,7 @@ def log(
             if given is None or not _are_usable(prefix, attributes, len(values)):
                 return
             target = given if prefix is None else _as_prefixed(given)
-            options = (prefix, reduce, within, over, attributes)
+            options = (_as_text(prefix), reduce, within, over, attributes)
             table = _table(options)
         now = time_ns()
         if type(values) is dict:
@@ -205,6 +205,11 @@ def record(
 
 
 _Options = tuple[Any, Any, Any, Any, Any]
+
+
+def _as_text(prefix: object) -> object:
+    """Return a prefix as a text where it is a number: 0 is a name as 1 is, and not none, as an empty text is."""
+    return str(prefix) if type(prefix) is int else prefix
 
 
 def _as_prefixed(step: Step) -> Step:

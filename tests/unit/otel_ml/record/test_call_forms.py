@@ -348,3 +348,12 @@ def test_what_runs_between_start_and_stop_of_a_timer_is_not_nested(through: str)
         timer.stop()
 
         assert sorted(point.name for point in run.points) == ["time/inner", "time/outer"]
+
+
+def test_a_prefix_that_is_a_number_is_its_text_the_first_fold_of_a_loop_too():
+    with capture() as run:
+        for fold in range(2):
+            otel_ml.log({"loss": 1.0}, step=0, prefix=fold)
+            otel_ml.log({"accuracy": 1.0}, step=0, prefix=fold, attributes={"task": "math"})
+
+        assert sorted({point.name for point in run.points}) == ["0/accuracy", "0/loss", "1/accuracy", "1/loss"]

@@ -16,6 +16,7 @@ from otel_ml._internal.lifecycle.isolation import isolated
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.record.after_shutdown import AFTER_SHUTDOWN
 from otel_ml._internal.record.fold import FOLDER
+from otel_ml._internal.run_scope import NOBODY
 from otel_ml._internal.series.buffer import RECORDS
 from otel_ml.testing import Capture, Event, capture
 from tests.waiting import eventually
@@ -263,3 +264,26 @@ def test_a_thread_that_has_said_what_it_kept_and_lets_go_is_not_called_held_up(
     said = capsys.readouterr().err
     assert "1 point of rank 0 is not acknowledged" in said
     assert "held up" not in said
+
+
+def test_what_another_run_has_folded_since_the_last_look_of_a_run_that_ends_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    link = SlowLink()
+    monkeypatch.setattr(RUNTIME, "make_link", lambda *_: link)
+    with isolated():
+        first, second = otel_ml.init("exp", name="first"), otel_ml.init("exp", name="second")
+        first.log({"loss": 1.0}, step=0)
+        ending = threading.Thread(target=first.shutdown, args=(5.0,))
+        ending.start()
+        assert link.is_closing.wait(30)
+        first.log({"loss": 1.0, "accuracy": 0.5}, step=0)
+        with FOLDER.lock:  # as the background thread of the other run does at each look
+            FOLDER.fold()
+        before, held = NOBODY.dropped["no_run"], FOLDER.points
+        link.may_close.set()
+        ending.join(30)
+        refused, given_back = NOBODY.dropped["no_run"] - before, held - FOLDER.points
+        second.shutdown(0.0)
+
+    assert (refused, given_back) == (2, 2)
