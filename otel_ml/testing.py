@@ -11,10 +11,12 @@ Installed as a pytest plugin: the fixture is there where otel_ml is.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -25,6 +27,8 @@ from otel_ml._internal.series.definition import FLUSHED
 from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.link import Reached
 from otel_ml.exceptions import OtelMLError
+from otel_ml.wire import reductions as statistics
+from otel_ml.wire.attributes import WSUM, WXSUM
 from otel_ml.wire.reduction import Reduction
 
 __all__ = ["Capture", "Event", "Point", "capture", "otel_ml_capture"]
@@ -38,6 +42,8 @@ class Point:
         reduction: the metric's reduction in the grammar of docs/protocol.md §2.8, `mean`, `sum>max`, ….
         value: sum of the records (moments), or the last of them.
         min: smallest record, or `value` where only one was made.
+        weights: Σw and Σwx where a record had a weight and the reduction takes it, as `mean` does; one without
+            counts as 1.
     """
 
     rank: int
@@ -50,11 +56,18 @@ class Point:
     value: float
     min: float
     max: float
+    weights: tuple[float, float] | None = None
 
     @property
     def mean(self) -> float:
-        """Mean of the records."""
-        return self.value / self.count
+        """Mean of the records, by their weights; NaN where these are all 0."""
+        total, value = self.weighed
+        return value / total if total else math.nan
+
+    @property
+    def weighed(self) -> tuple[float, float]:
+        """Σw and Σwx of the records, of which one without a weight counts as 1."""
+        return (self.count, self.value) if self.weights is None else self.weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +113,15 @@ class Capture:
         return [str(event.body) for event in self.events if event.kind == "ml.notice"]
 
     def values(self, name: str, *, axis: str = "step", rank: int | None = None) -> list[float]:
-        """Return the mean of the records of `name` at each step, steps ascending, all ranks pooled."""
-        sums: dict[int, tuple[int, float]] = {}
+        """Return the mean of the records of `name` at each step, steps ascending, all ranks pooled.
+
+        Records count by their weights, as in the run; a step whose weights are all 0 has no value.
+        """
+        sums: dict[int, tuple[float, float]] = {}
         for point in self.points:
             if point.name == name and point.axis == axis and point.step is not None and rank in {None, point.rank}:
-                count, total = sums.get(point.step, (0, 0.0))
-                sums[point.step] = (count + point.count, total + point.value)
-        return [sums[step][1] / sums[step][0] for step in sorted(sums)]
+                sums[point.step] = _sum(sums.get(point.step, (0.0, 0.0)), point.weighed)
+        return [sums[step][1] / sums[step][0] for step in sorted(sums) if sums[step][0]]
 
     @contextmanager
     def rank(self, rank: int) -> Iterator[None]:
@@ -234,11 +249,22 @@ def _points(metric: Any, rank: int, about: Mapping[str, Any]) -> Iterator[_Sent]
             value=value,
             min=value,
             max=value,
+            weights=None if is_gauge else _weights(attributes, about.get("ml.reduction", "")),
         )
         # Both ends are optional in OTLP: without them they stay the sum.
         has_range = not is_gauge and point.HasField("min")
         found = replace(found, min=point.min, max=point.max) if has_range else found
         yield _Sent(found, is_gauge, point.time_unix_nano)
+
+
+def _weights(attributes: Mapping[str, Any], reduction: str) -> tuple[float, float] | None:
+    if WSUM not in attributes or not any(statistics.WSUM in row.needs for row in Reduction.parse(reduction).rows):
+        return None
+    return attributes[WSUM], attributes[WXSUM]
+
+
+def _sum(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return one[0] + other[0], one[1] + other[1]
 
 
 def _folded(parts: list[_Sent]) -> list[Point]:
@@ -257,6 +283,7 @@ def _summed(same: list[_Sent]) -> Point:
         value=sum(point.value for point in points),
         min=min(point.min for point in points),
         max=max(point.max for point in points),
+        weights=reduce(_sum, (point.weighed for point in points)) if any(point.weights for point in points) else None,
     )
 
 

@@ -93,8 +93,8 @@ def log_params(params: Any, *, prefix: str | None = None) -> None:
     if prefix is not None and not isinstance(prefix, str):
         reporter.drop("bad_event", f"log_params(): expected a prefix such as 'model', got {safe_repr(prefix)}.")
         return
-    if prefix:
-        found = {exact_text(prefix): found}
+    if above := exact_text(prefix or "").rstrip("/"):
+        found = {above: found}
     record = LogRecord(keys.EVENT_PARAMS, redacted_values(found))
     current_events().put("log_params()", lambda: (record,))
 

@@ -265,7 +265,8 @@ def _table(options: _Options) -> Table:
 
 def _series(table: Table, name: object, options: _Options | None) -> Series | None:
     prefix, reduce, within, over, attributes = options or (None, None, None, None, None)
-    full = f"{exact_text(prefix)}/{exact_text(name)}" if prefix and isinstance(name, str) and name else name
+    above = exact_text(prefix).rstrip("/") if prefix else ""
+    full = f"{above}/{exact_text(name)}" if above and isinstance(name, str) and name else name
     reduction = reduction_from(reduce, within, over, name)
     series = DEFINITIONS.series(full, identity(attributes) if attributes else (), reduction)
     if series is not None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from os import PathLike
 from typing import Any, ClassVar, Literal
 
+from otel_ml._internal.device_tensor import is_on_device
 from otel_ml.compat import mlflow
 from otel_ml.compat.itwinai import kinds
 from otel_ml.compat.itwinai.entry import Entry
@@ -78,13 +79,8 @@ class ConsoleLogger(Logger):
 
 
 def _show(item: Any, identifier: str, kind: str) -> None:
-    if kind == "metric" and _log.isEnabledFor(logging.INFO) and not _is_on_device(item):
+    if kind == "metric" and _log.isEnabledFor(logging.INFO) and not is_on_device(item):
         _log.info("ConsoleLogger: %s = %s", identifier, item)
-
-
-def _is_on_device(item: Any) -> bool:
-    """Whether showing the value would wait for a device."""
-    return getattr(getattr(item, "device", None), "type", "cpu") != "cpu"
 
 
 def _database() -> str:

@@ -61,13 +61,17 @@ class LoggersCollection(Logger):
             return super().create_logger_context(rank, **kwargs)  # which says so, and changes nothing
         for logger in self.every():
             logger.worker_rank = rank
-        # Before the loggers of the program's own, whose contexts join the run that this one begins.
-        run_id = super().create_logger_context(rank, **kwargs)
-        for logger in self.every():
-            # Also those that do not log on this worker: for them log() has to do nothing, and not to raise.
-            logger.is_initialized = logger.is_initialized or not _has_own(logger, *_CONTEXT)
-        for logger in self.with_own(*_CONTEXT):
-            logger.create_logger_context(rank=rank, **kwargs)
+        with ExitStack() as undo:
+            # Before the loggers of the program's own, whose contexts join the run that this one begins.
+            run_id = super().create_logger_context(rank, **kwargs)
+            undo.callback(self._leave)
+            for logger in self.every():
+                # Also those that do not log on this worker: for them log() has to do nothing, and not to raise.
+                logger.is_initialized = logger.is_initialized or not _has_own(logger, *_CONTEXT)
+            for logger in self.with_own(*_CONTEXT):
+                logger.create_logger_context(rank=rank, **kwargs)
+                undo.callback(logger.destroy_logger_context)
+            undo.pop_all()
         return run_id
 
     def destroy_logger_context(self) -> None:
@@ -80,6 +84,9 @@ class LoggersCollection(Logger):
         # Before the collection leaves: it has begun the run, and is the last one in it.
         for logger in self.with_own(*_CONTEXT):
             logger.destroy_logger_context()
+        self._leave()
+
+    def _leave(self) -> None:
         for logger in self.every():
             if not _has_own(logger, *_CONTEXT):
                 logger.part()
@@ -152,10 +159,13 @@ class LoggersCollection(Logger):
         return {name: value for logger in self._chosen() for name, value in logger.environment().items()}
 
     def begin(self, joined: Any) -> None:
-        """Let the loggers of this worker record into the run."""
-        for logger in self._chosen():
-            if not _has_own(logger, *_CONTEXT):
-                logger.become_part_of(joined)
+        """Let the loggers of this worker record into the run, or none of them."""
+        with ExitStack() as undo:
+            for logger in self._chosen():
+                if not _has_own(logger, *_CONTEXT):
+                    logger.become_part_of(joined)
+                    undo.callback(logger.part)
+            undo.pop_all()
 
     def observe_parameters(self, params: Any) -> None:
         """Let the loggers of this worker see the hyper-parameters."""

@@ -184,7 +184,11 @@ class Logger(LogMixin):
             run_id=kwargs.get("run_id") or self._wanted_run_id,
             parent_run_id=kwargs.get("parent_run_id"),
         )
-        self.become_part_of(joined)
+        try:
+            self.become_part_of(joined)
+        except BaseException:
+            SESSION.leave()
+            raise
         return self.run_id
 
     def destroy_logger_context(self) -> None:
@@ -263,7 +267,7 @@ class Logger(LogMixin):
         return str(self._files.pickled(obj, identifier))
 
     def become_part_of(self, joined: Joined) -> None:
-        """Record into a run that was joined."""
+        """Record into a run that was joined; where that fails, have no part in it."""
         self._joined, self.is_initialized = joined, True
         if self.has_several:
             # Workers share `savedir`, and each would find the others' files under its names.
@@ -271,7 +275,12 @@ class Logger(LogMixin):
         self.experiment_id, self.run_id = joined.run.experiment, joined.run.id
         self._energy.stop()  # that of a context that nobody has ended
         self._begun, self._energy = time.monotonic(), Energy()
-        self.begin(joined)
+        try:
+            self.begin(joined)
+        except BaseException:
+            self._joined, self.is_initialized = None, False  # without `end()`: nothing has begun
+            self._energy.stop()
+            raise
 
     def part(self) -> None:
         """Have no part in the run anymore."""

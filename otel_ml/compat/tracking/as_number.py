@@ -7,10 +7,11 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
+from otel_ml._internal.device_tensor import is_on_device
 from otel_ml.never_raises import call_site
 from otel_ml.warn_once import reporter
 
-__all__ = ["in_memory", "number_of_text", "plain_float", "scalars", "without_dimensions"]
+__all__ = ["in_memory", "is_in_memory", "number_of_text", "plain_float", "scalars", "without_dimensions"]
 
 
 def number_of_text(text: str) -> Any:
@@ -60,10 +61,16 @@ def without_dimensions(one: Any) -> Any:
         return one
 
 
+def is_in_memory(value: Any) -> bool:
+    """Whether to read a value waits for no device; one of which that is not known is on one."""
+    device = getattr(value, "device", "cpu")  # torch's has a type, numpy's is a text, and its scalars have none
+    is_of_jax = callable(getattr(value, "devices", None))
+    return not is_on_device(value) if is_of_jax else bool(getattr(device, "type", device) == "cpu")
+
+
 def in_memory(value: Any) -> Any:
     """Return the number of an array or a tensor of one element; one on a device as it is: reading it would wait."""
-    device = getattr(value, "device", "cpu")  # torch's has a type, numpy's is a text
-    if not hasattr(value, "item") or getattr(device, "type", device) != "cpu":
+    if not hasattr(value, "item") or not is_in_memory(value):
         return value
     try:
         return value.item()

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from otel_ml._internal.safe_repr import safe_repr
+from otel_ml.compat.tracking.as_number import is_in_memory
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.warn_once import reporter
@@ -95,9 +96,7 @@ def _json_value(value: Any) -> Any:
         return [_json_value(item) for item in value]
     if isinstance(value, (Enum, UUID, date, time)) or (is_dataclass(value) and not isinstance(value, type)):
         return _json_value(_as_orjson_has(value))
-    device = getattr(value, "device", "cpu")
-    is_here = getattr(device, "type", device) == "cpu"
-    return _json_value(value.tolist()) if is_here and hasattr(value, "tolist") else None
+    return _json_value(value.tolist()) if is_in_memory(value) and hasattr(value, "tolist") else None
 
 
 def _as_orjson_has(value: Any) -> Any:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from otel_ml._internal.safe_repr import safe_repr
-from otel_ml.compat.tracking.as_number import without_dimensions
+from otel_ml.compat.tracking.as_number import is_in_memory, without_dimensions
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.flatten import leaves
 
@@ -81,7 +81,7 @@ def _numbers_of(items: Sequence[Any]) -> Any:
     found = [_scalar(item) for item in items]
     if any(one is None for one in found):
         return items
-    if all(map(_is_in_memory, found)):
+    if all(map(is_in_memory, found)):
         numbers = [_in_memory(one) for one in found]
         return items if None in numbers else numbers
     stacked = _stacked(found)
@@ -130,7 +130,7 @@ def plain(value: Any) -> Any:
 def _listed(value: Any) -> Any:
     """Return an array that W&B does not make a histogram of as a list; None of anything else."""
     shape = getattr(value, "shape", None)
-    if shape is None or not hasattr(value, "dtype") or not _is_in_memory(value):
+    if shape is None or not hasattr(value, "dtype") or not is_in_memory(value):
         return None
     try:
         return value.tolist() if math.prod(shape) <= _MOST_OF_A_LIST else None
@@ -138,13 +138,8 @@ def _listed(value: Any) -> Any:
         return None
 
 
-def _is_in_memory(value: Any) -> bool:
-    device = getattr(value, "device", "cpu")  # torch's has a type, numpy's is a text, and its scalars have none
-    return getattr(device, "type", device) == "cpu"
-
-
 def _in_memory(value: Any) -> Any:
-    if not _is_in_memory(value):
+    if not is_in_memory(value):
         return None
     try:
         return value.item() if hasattr(value, "item") else value  # a fraction has none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from otel_ml._internal.devices.copy_to_device import copy_to_device
@@ -20,7 +21,8 @@ def batch_reward(rewards: Any, *, correct: Any = None, environment: str = "", co
 
     Args:
         rewards: one a sample: numbers, an array, or a tensor on any device, which is not waited for.
-        correct: whether each sample's answer is, as many as rewards: also splits the reward.
+        correct: whether each sample's answer is, as many as rewards: also splits the reward. One between 0 and 1
+            is how correct it is: its reward counts by that as correct, and by the rest as incorrect.
         environment: a tag, such as the name of a validation set or of a task.
         contexts: what came with each sample (`otel_ml.context()`), as many as rewards: also splits the reward by who
             made it, `…/generator/3`, so that `otel-ml why` tells whose samples it fell by.
@@ -73,17 +75,43 @@ def _chosen(numbers: Any, places: list[int]) -> Any:
 
 
 def _split(numbers: Any, verdicts: Any, attributes: dict[str, str] | None) -> None:
+    """Record rewards weighed by how correct each is, and by how incorrect."""
+    if isinstance(verdicts, list):
+        numbers, verdicts = _from_0_to_1(numbers, verdicts)
+        others = [1.0 - verdict for verdict in verdicts]
+    else:  # to look at them would be to wait: who reads a weight of NaN leaves its value out, and says so
+        verdicts = verdicts.masked_fill(~((verdicts >= 0.0) & (verdicts <= 1.0)), math.nan)
+        others = 1.0 - verdicts
     right, wrong = measure("rl/sample/reward/correct"), measure("rl/sample/reward/incorrect")
-    if not isinstance(numbers, list) or not isinstance(verdicts, list):  # who is right is known later: as a weight
-        right.record(numbers, weight=verdicts, attributes=attributes)
-        others = [1.0 - verdict for verdict in verdicts] if isinstance(verdicts, list) else 1.0 - verdicts
-        wrong.record(numbers, weight=others, attributes=attributes)
-        return
-    # A verdict of a list that is neither 0 nor 1 is in neither split; as a weight it would be in both.
-    for split, wanted in ((right, 1.0), (wrong, 0.0)):
-        chosen = [number for number, verdict in zip(numbers, verdicts, strict=True) if verdict == wanted]
-        if chosen:
-            split.record(chosen, attributes=attributes)
+    for split, weights in ((right, verdicts), (wrong, others)):
+        chosen, weights_of_chosen = _weighing(numbers, weights)
+        if len(chosen):
+            split.record(chosen, weight=weights_of_chosen, attributes=attributes)
+
+
+def _from_0_to_1(numbers: Any, verdicts: list[float]) -> tuple[Any, list[float]]:
+    """Return those whose verdict is from 0 to 1; the others are said."""
+    wrong = [verdict for verdict in verdicts if not 0.0 <= verdict <= 1.0]
+    if not wrong:
+        return numbers, verdicts
+    reporter.drop(
+        "bad_value",
+        f"batch_reward(): correct= has verdicts that are not from 0 to 1, such as {wrong[0]!r}. Their rewards are not "
+        "split. Pass 1 for a correct answer, 0 for an incorrect one, or how correct it is.",
+        count=len(wrong),
+        kind="batch_reward(): verdicts",
+    )
+    known = [place for place, verdict in enumerate(verdicts) if 0.0 <= verdict <= 1.0]
+    return _chosen(numbers, known), [verdicts[place] for place in known]
+
+
+def _weighing(numbers: Any, weights: Any) -> tuple[Any, Any]:
+    """Return those with a weight; of a device all, as they are not known yet."""
+    if not isinstance(numbers, list) or not isinstance(weights, list):
+        return numbers, weights
+    # A NaN among the rewards is that also with a weight of 0.
+    places = [place for place, weight in enumerate(weights) if weight]
+    return [numbers[place] for place in places], [weights[place] for place in places]
 
 
 @never_raises

@@ -68,6 +68,14 @@ def test_params_may_be_nested_and_of_any_kind(captured: Capture) -> None:
     assert newest(captured, "ml.params").body == {"train": {"lr": 0.1}}
 
 
+@pytest.mark.parametrize(("prefix", "body"), [("train/", {"train": {"lr": 0.1}}), ("/", {"lr": 0.1})])
+def test_a_slash_at_the_end_of_a_prefix_is_the_one_before_names_of_params(
+    captured: Capture, prefix: str, body: dict[str, Any]
+) -> None:
+    otel_ml.log_params({"lr": 0.1}, prefix=prefix)
+    assert newest(captured, "ml.params").body == body
+
+
 def test_of_many_parameters_that_are_too_long_the_first_are_named_and_that_there_are_more(captured: Capture) -> None:
     for number in range(59):
         otel_ml.log_params({f"prompt{number}": "x" * (2**20 + 1)})

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import otel_ml
@@ -24,6 +26,26 @@ def test_fake_ranks_are_told_apart(otel_ml_capture: Capture) -> None:
 
     assert otel_ml_capture.values("reward") == [1.5]
     assert otel_ml_capture.values("reward", rank=3) == [3.0]
+
+
+def test_values_and_means_are_weighted_as_the_run_shows_them(otel_ml_capture: Capture) -> None:
+    for rank, loss, weight in ((0, 1.0, 3.0), (0, 4.0, 1.0), (1, 9.0, None)):
+        with otel_ml_capture.rank(rank):
+            otel_ml.log({"loss": loss}, step=0, reduce="mean", weight=weight)
+
+    assert otel_ml_capture.values("loss", rank=0) == [1.75]
+    assert otel_ml_capture.values("loss") == [(7.0 + 9.0) / (4.0 + 1.0)]
+    assert [(point.mean, point.value, point.count) for point in otel_ml_capture.points] == [(1.75, 5.0, 2), (9.0, 9.0, 1)]
+
+
+def test_a_step_whose_weights_are_0_has_no_value(otel_ml_capture: Capture) -> None:
+    otel_ml.log({"loss": 2.0}, step=0, weight=0.0)
+    otel_ml.log({"loss": 3.0}, step=1, weight=2.0)
+    otel_ml.log({"lr": 0.5}, step=0, weight=0.0, reduce="last")
+
+    assert otel_ml_capture.values("loss") == [3.0]
+    assert otel_ml_capture.values("lr") == [0.5]
+    assert math.isnan(otel_ml_capture.points[0].mean)
 
 
 def test_events_timers_and_notices_are_captured(otel_ml_capture: Capture) -> None:

@@ -127,6 +127,7 @@ def test_rewards_of_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
             otel_ml.set_step(0, axis=axis)
             rl.batch_reward(place([1.0, 0.25, 0.0, 0.5]), correct=place([True, True, False, False]))
             rl.batch_reward(place([1.0]), correct=place([True]), environment="math")
+            rl.batch_reward(place([1.0, 3.0]), correct=place([1.0, 0.5]), environment="code")
             rl.batch_reward(place([3.0, 5.0]), contexts=[otel_ml.context(), "of another tracer"])
     written = the_run_in(tmp_path / "otel-ml-runs") / "metrics.jsonl"
 
@@ -135,6 +136,8 @@ def test_rewards_of_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     found = {axis: {name.removeprefix(f"{axis}/"): value for name, value in rows[axis].items()} for axis in rows}
     assert found["there"] == found["here"] == found["lists"]
     assert found["here"]["rl/sample/reward/correct"] == 0.625
+    assert found["here"]["rl/sample/reward/correct/environment/code"] == 2.5 / 1.5
+    assert found["here"]["rl/sample/reward/incorrect/environment/code"] == 3.0
     assert found["here"]["rl/sample/reward/trainer/0"] == 3.0
     assert found["here"]["rl/sample/reward/incorrect"] == 0.25
     assert "rl/sample/reward/incorrect/environment/math" not in found["here"]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -338,6 +339,34 @@ def test_verdicts_that_are_fewer_than_rewards_are_said_and_split_nothing(otel_ml
     (notice,) = otel_ml_capture.notices
     assert "2 verdicts for 3 rewards" in notice
     assert [point.name for point in otel_ml_capture.points] == ["rl/sample/reward"]
+
+
+@pytest.mark.parametrize("made", [list, np.array, torch.tensor], ids=["list", "array", "tensor"])
+def test_a_verdict_between_0_and_1_counts_by_it_as_correct_and_by_the_rest_as_incorrect(
+    otel_ml_capture: Capture, made: Callable[[Any], Any]
+) -> None:
+    otel_ml.set_step(0)
+
+    rl.batch_reward(made([1.0, 0.0, 4.0]), correct=made([1.0, 0.0, 0.25]))
+
+    assert otel_ml_capture.values("rl/sample/reward/correct") == [(1.0 + 0.25 * 4.0) / 1.25]
+    assert otel_ml_capture.values("rl/sample/reward/incorrect") == [0.75 * 4.0 / 1.75]
+    assert otel_ml_capture.notices == []
+
+
+@pytest.mark.parametrize("verdict", [-1.0, 2.0, math.nan])
+def test_a_verdict_that_is_not_from_0_to_1_is_said_and_splits_its_reward_nowhere(
+    otel_ml_capture: Capture, verdict: float
+) -> None:
+    otel_ml.set_step(0)
+
+    for _ in range(2):
+        rl.batch_reward([1.0, 0.0, 4.0, 9.0], correct=[1.0, 0.0, 0.5, verdict])
+
+    assert otel_ml_capture.values("rl/sample/reward/correct") == [2.0]
+    assert otel_ml_capture.values("rl/sample/reward/incorrect") == [4.0 / 3.0]
+    (notice,) = otel_ml_capture.notices
+    assert f"verdicts that are not from 0 to 1, such as {verdict!r}." in notice
 
 
 def test_groups_of_another_shape_are_said(otel_ml_capture: Capture) -> None:

@@ -49,6 +49,25 @@ def test_rewards_of_a_device_are_split_by_who_made_the_samples(otel_ml_capture: 
     assert cuda.waits == []
 
 
+@pytest.mark.parametrize("verdict", [-1.0, 2.0, float("nan")])
+def test_verdicts_of_a_device_count_by_what_they_are_from_0_to_1(
+    otel_ml_capture: Capture, cuda: FakeCuda, verdict: float
+) -> None:
+    rewards = torch.arange(4, device="cuda", dtype=torch.float32)
+    verdicts = rewards.masked_fill(rewards == 2.0, 0.5).masked_fill(rewards == 3.0, verdict)
+    otel_ml.set_step(0)
+
+    for _ in range(2):
+        rl.batch_reward(rewards, correct=verdicts)
+
+    assert otel_ml_capture.values("rl/sample/reward/correct") == [(1.0 + 0.5 * 2.0) / 1.5]
+    assert otel_ml_capture.values("rl/sample/reward/incorrect") == [0.5 * 2.0 / 1.5]
+    correct, incorrect = otel_ml_capture.notices
+    assert "'rl/sample/reward/correct': expected weights that are finite numbers from 0 on" in correct
+    assert "'rl/sample/reward/incorrect': expected weights" in incorrect
+    assert cuda.waits == []
+
+
 def test_a_mask_that_is_pinned_already_may_change_after_the_call(otel_ml_capture: Capture, cuda: FakeCuda) -> None:
     values, mask = torch.arange(4, device="cuda", dtype=torch.float32), torch.tensor([True, False, True, True])
     pinned = torch.empty(4, dtype=torch.bool, pin_memory=True).copy_(mask)

@@ -139,6 +139,12 @@ def test_a_prefix_is_part_of_the_name(recorded):
     assert sums(recorded.collect()) == {("val/loss", None): 1.0}
 
 
+@pytest.mark.parametrize(("prefix", "name"), [("val/", "val/loss"), ("val//", "val/loss"), ("/", "loss")])
+def test_a_slash_at_the_end_of_a_prefix_is_the_one_before_the_name(recorded, prefix, name):
+    log({"loss": 1.0}, prefix=prefix)
+    assert sums(recorded.collect()) == {(name, None): 1.0}
+
+
 def test_of_attributes_whose_keys_are_one_text_the_last_counts(recorded):
     log({"x": 1.0}, attributes={1: "a", "1": 2}, reduce="mean")
 

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from otel_ml.compat.itwinai import ConsoleLogger, Logger, Prov4MLLogger, TensorBoardLogger, WandBLogger
+from otel_ml._internal.lifecycle.runtime import RUNTIME
+from otel_ml.compat.itwinai import (
+    ConsoleLogger,
+    Logger,
+    LoggersCollection,
+    Prov4MLLogger,
+    TensorBoardLogger,
+    WandBLogger,
+)
+from otel_ml.exceptions import MissingDependencyError
 from otel_ml.testing import Capture
+
+
+class Refusing(Logger):
+    """One of the program's, whose context cannot be created."""
+
+    def create_logger_context(self, rank: int = 0, **kwargs: Any) -> str | None:
+        raise OSError("no space left")
 
 
 def test_a_console_logger_goes_on_showing_after_its_context_and_says_that_nothing_is_recorded(
@@ -34,6 +52,45 @@ def test_a_console_logger_goes_on_showing_after_its_context_and_says_that_nothin
 def test_a_console_logger_that_never_had_a_context_raises_as_the_others() -> None:
     with pytest.raises(RuntimeError):
         ConsoleLogger().log(0.5, "loss")
+
+
+def test_a_context_that_could_not_be_created_is_none(otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = Prov4MLLogger()
+    with monkeypatch.context() as lacking:
+        lacking.setitem(sys.modules, "prov.model", None)
+        with pytest.raises(MissingDependencyError):
+            logger.create_logger_context()
+
+    with pytest.raises(RuntimeError, match="has not been initialized"):
+        logger.log(0.5, "loss", step=0)
+    with logger.start_logging():
+        logger.log(0.25, "loss", step=1)
+    assert otel_ml_capture.values("loss") == [0.25]
+
+
+def test_a_run_that_a_context_has_begun_ends_where_it_could_not_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ML_CONSOLE", "off")
+    monkeypatch.setitem(sys.modules, "prov.model", None)
+    with pytest.raises(MissingDependencyError):
+        Prov4MLLogger().create_logger_context()
+
+    assert not RUNTIME.is_active
+
+
+@pytest.mark.parametrize("last", [Prov4MLLogger, Refusing])
+def test_a_collection_of_which_one_has_no_context_has_none(
+    otel_ml_capture: Capture, monkeypatch: pytest.MonkeyPatch, last: type[Logger]
+) -> None:
+    monkeypatch.setitem(sys.modules, "prov.model", None)
+    first = TensorBoardLogger()
+    collection = LoggersCollection([first, last()])
+    with pytest.raises((MissingDependencyError, OSError)):
+        collection.create_logger_context()
+
+    for logger in (collection, first):
+        with pytest.raises(RuntimeError, match="has not been initialized"):
+            logger.log(0.5, "loss", step=0)
+    assert not otel_ml_capture.points
 
 
 def test_a_logger_that_is_for_no_worker_logs_on_none(otel_ml_capture: Capture) -> None:
