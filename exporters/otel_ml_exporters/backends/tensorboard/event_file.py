@@ -145,7 +145,8 @@ def _whole(data: mmap.mmap, at: int, size: int) -> int | None:
     after: int = at + _OVERHEAD + length
     if after > size or masked_crc(data[at : at + 8]) != crc:
         return None
-    if at >= size - _CHECKED_TAIL:
+    # By where it ends: a large event begins before the tail, and its end is torn all the same.
+    if after > size - _CHECKED_TAIL:
         payload = data[at + _HEADER.size : after - _CRC.size]
         if masked_crc(payload) != _CRC.unpack_from(data, after - _CRC.size)[0]:
             return None
