@@ -72,7 +72,8 @@ class Sessions:
             yield _folder(session), replace(notes, params=params, metrics=metrics)
 
     def _of(self, name: str, separator: str) -> str | None:
-        return next((session for session in self.names if name.startswith(session + separator)), None)
+        # The longest: `lr1.5.decay` is the parameter `decay` of a session `lr1.5`, and not `5.decay` of `lr1`.
+        return max((session for session in self.names if name.startswith(session + separator)), key=len, default=None)
 
 
 def _folder(session: str) -> str:
