@@ -84,4 +84,5 @@ def significant(value: float, digits: int) -> str:
         return str(float(value))
     if abs(value) < _PLAIN_INTEGER and (value == int(value) or abs(value) >= 10 ** (digits - 1)):
         return f"{value:.0f}"
-    return f"{value:#.{digits}g}"
+    # `#` keeps zeros at the end, and a point behind which nothing follows: `1000.` of 999.96, `3.e-07` of one digit.
+    return f"{value:#.{digits}g}".replace(".e", "e").removesuffix(".")

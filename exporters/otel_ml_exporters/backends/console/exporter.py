@@ -62,7 +62,7 @@ class ConsoleExporter(Exporter):
         problems = [
             *every_problems("console", every),
             *names_problems("console", "metrics", metrics),
-            *([f"console.digits: expected 1 to 17, got {digits!r}."] if digits not in range(1, 18) else []),
+            *([f"console.digits: expected 1 to 17, got {digits!r}."] if not _are_digits(digits) else []),
             *([f"console.width: expected at least 20, got {width!r}."] if not _is_width(width) else []),
             *([f"console.style: expected auto, lines or table, got {style!r}."] if style not in _STYLES else []),
         ]
@@ -138,6 +138,11 @@ class ConsoleExporter(Exporter):
 
 
 _STYLES = ("auto", "lines", "table")
+
+
+def _are_digits(digits: object) -> bool:
+    # Not `in range()` alone: 4.0 and True are in it, and no format takes them.
+    return type(digits) is int and digits in range(1, 18)
 
 
 def _is_width(width: object) -> bool:
