@@ -309,6 +309,9 @@ def test_a_file_that_is_no_yaml_says_so(tmp_path: Path) -> None:
         Inspector(block(), tmp_path / "bad.yaml")
     with pytest.raises(otel_ml.ConfigError, match="cannot be read"):
         Inspector(block(), tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes("größe: 1".encode("latin-1"))
+    with pytest.raises(otel_ml.ConfigError, match="cannot be read"):
+        Inspector(block(), tmp_path / "latin.yaml")
 
 
 @pytest.mark.feature("M29", "better", "whole tensors of each micro-batch, rank and step, saved by a thread of its own")
