@@ -80,6 +80,7 @@ class ConsoleExporter(Exporter):
 
     def start(self, run: RunInfo) -> None:
         """Write the run's name and choose between lines and table."""
+        # The output of a job's own service is no terminal, so `auto` writes lines there, which rank 0 prints.
         stream = self._stream or sys.stdout
         title = f"{run.experiment}/{run.name}"
         if self._style == "table" or (self._style == "auto" and stream.isatty()):
@@ -132,6 +133,8 @@ class ConsoleExporter(Exporter):
     def _said_attempt(self, view: Lines | LiveTable, record: StepRecord) -> None:
         """Say where a new attempt of the job begins: its steps repeat earlier ones."""
         key = record.role, record.axis
+        # The first row of a role and axis has no line: after a restart of the service the job may have been in a later
+        # attempt for long.
         if record.attempt > self._attempts.setdefault(key, record.attempt):
             view.text(f"attempt {record.attempt} begins at {step_label(record.role, record.axis, record.step)}")
             self._attempts[key] = record.attempt
@@ -151,6 +154,8 @@ def _is_width(width: object) -> bool:
 
 def _of_the_user(values: Mapping[str, Value]) -> Mapping[str, Value]:
     """Return what is not otel_ml's own account; parameters are nested."""
+    # With a slash behind the name: the parameters of otel_ml are nested below the one key `otel_ml`, and
+    # `otel_ml_notes` is the user's.
     return {name: value for name, value in values.items() if not f"{name}/".startswith(("otel_ml.", "otel_ml/"))}
 
 

@@ -34,6 +34,7 @@ def fitting(name: str) -> str:
         ('val loss: 损失', 'val/AR_at_100', 'mfu_percent', 'abs/x', 'up')
     """
     parts = [part for part in readable(name, _FORBIDDEN).split("/") if part not in {"", ".", ".."}]
+    # Cut anywhere, it may end in `/`, which is no name.
     short = "/".join(parts)[:MAX_LENGTH].rstrip("/")
     return _ABOVE.sub("__", short) or "_"
 
@@ -57,6 +58,7 @@ class Names:
         # Keys that no tag names are what was recorded.
         self._name = {**{key: key for key in keys}, **{key: name for part in self._parts for key, name in part.items()}}
         self._key = {name: key for key, name in self._name.items()}
+        # Of a store of files: as `a/b` is there, no metric can be called `a` anymore.
         self._folders = {folder for key in self._name for folder in _folders(key)}
         self._changed: set[int] = set()
 

@@ -122,6 +122,7 @@ def _last_record(file: int) -> tuple[int, int]:
     """Return the `seq` of the last whole record and where it ends; (0, 0) where even the version is torn."""
     size = os.fstat(file).st_size
     if not size:
+        # An empty file cannot be mapped.
         return 0, 0
     with mmap.mmap(file, size, access=mmap.ACCESS_READ) as data:
         seq, end, at = 0, 0, 0

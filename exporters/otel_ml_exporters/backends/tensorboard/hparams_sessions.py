@@ -78,6 +78,7 @@ class Sessions:
 
 def _folder(session: str) -> str:
     clean = re.sub(r"[^\w.+=-]", "_", session).strip(".")
+    # What was changed ends in a digest: `a/b` and `a_b` are two sessions.
     if clean == session and clean not in _TAKEN and len(clean.encode()) <= _LONGEST:
         return clean
     begin = clean[:100].encode()[: _LONGEST - 7].decode("utf-8", "ignore")

@@ -69,6 +69,7 @@ class TrackioExporter(Exporter):
             raise ConfigError(*problems)
         self.every = every
         self._storage: Storage | None = None
+        # As it was at the start, which is when it is asked for.
         self._position = 0
         self._mapped: dict[str, str] = {}
         self._config_due = False

@@ -66,6 +66,7 @@ class Storage:
 
     def last_seq(self) -> int:
         """Return the `seq` of the newest row; 0 where there is none."""
+        # Trackio's own way to ask takes no parameters.
         quoted = self._run_id.replace("'", "''")
         question = f"SELECT MAX(log_id) AS last FROM metrics WHERE run_id = '{quoted}'"
         last = self._storage.query_project(self.project, question)["rows"][0]["last"]
