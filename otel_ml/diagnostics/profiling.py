@@ -146,7 +146,7 @@ def window(
 
 
 def _numbers(name: str, given: object, problems: list[str]) -> Container[int]:
-    # A range is asked and never listed: one that stands for «from here on» has more numbers than there is memory.
+    # A range is asked and never listed: one that means from here on has more numbers than there is memory.
     ends = (given[0], given[-1]) if isinstance(given, range) and given else ()
     if isinstance(given, range) and ends and min(ends) >= 0:
         return given

@@ -80,7 +80,7 @@ class ConsoleExporter(Exporter):
 
     def start(self, run: RunInfo) -> None:
         """Write the run's name and choose between lines and table."""
-        # The output of a job's own service is no terminal, so `auto` writes lines there, which rank 0 prints.
+        # The output of a job's own service is a file, so `auto` writes lines there, which rank 0 prints.
         stream = self._stream or sys.stdout
         title = f"{run.experiment}/{run.name}"
         if self._style == "table" or (self._style == "auto" and stream.isatty()):

@@ -34,7 +34,7 @@ def fitting(name: str) -> str:
         ('val loss: 损失', 'val/AR_at_100', 'mfu_percent', 'abs/x', 'up')
     """
     parts = [part for part in readable(name, _FORBIDDEN).split("/") if part not in {"", ".", ".."}]
-    # Cut anywhere, it may end in `/`, which is no name.
+    # Cut anywhere, it may end in `/`, which MLflow does not take.
     short = "/".join(parts)[:MAX_LENGTH].rstrip("/")
     return _ABOVE.sub("__", short) or "_"
 

@@ -276,10 +276,7 @@ def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
 
 def _create(client: MlflowClient, run: RunInfo, experiment_id: str) -> Any:
     tags = {**description(run, {}), RUN_ID: run.id}
+    # Without a name MLflow makes one up.
     return client.create_run(
-        # Without a name MLflow makes one up.
-        experiment_id,
-        start_time=round(run.started_at * 1000),
-        tags=tags,
-        run_name=run.name or run.id,
+        experiment_id, start_time=round(run.started_at * 1000), tags=tags, run_name=run.name or run.id
     )
