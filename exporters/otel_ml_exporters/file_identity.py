@@ -56,6 +56,8 @@ class OpenFile:
             OSError: it cannot be made, read or written.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        # To append: the place to write is the end of the file also after `cut`. No link is followed: in a folder that
+        # others write to it may lead anywhere.
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o664)
         return self._file
 

@@ -40,6 +40,7 @@ class MetricColumns:
         try:
             self._file = _ColumnsFile(beside(jsonl))
             self._chunk = ChunkBuilder(self._file.begin(jsonl, head(whole=whole)))
+            # Reading more of it would hold up the exporter's start.
             if jsonl.stat().st_size - self._chunk.begin > _CATCH_UP_BYTES:
                 self._give_up()
                 return
@@ -78,6 +79,8 @@ class MetricColumns:
     def _write(self) -> None:
         if self._file is None or self._chunk.end == self._chunk.begin:
             return
+        # The time of the text as it is behind these lines: columns of a text that somebody has edited since are not
+        # believed.
         self._file.write(self._chunk.written(self._jsonl.stat().st_mtime_ns))
         self._chunk = ChunkBuilder(self._chunk.end)
 

@@ -118,6 +118,7 @@ def as_exporter(where: str, found: object) -> type[Exporter]:
         raise TypeError(f"{where} is not an exporter: {lacks}. An exporter is a class with {', '.join(VERBS)}.")
     try:
         about = {"__doc__": found.__doc__, "__module__": found.__module__}
+        # A class of both: its own methods come first, and what it lacks is the base's.
         return new_class(found.__name__, (found, Exporter), exec_body=lambda namespace: namespace.update(about))
     except TypeError as error:  # a metaclass of its own
         raise TypeError(f"{where} cannot be completed: {error}. Subclass otel_ml_exporters.Exporter.") from error

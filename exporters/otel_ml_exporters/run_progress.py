@@ -40,6 +40,7 @@ class RunProgress:
         if isinstance(record, Params):
             self._total = _total(record, self._total)
         elif isinstance(record, StepRecord) and not record.amendment:
+            # Of whatever role: who has a `Progress` says how much the job has still to do.
             self._said = record.values.get(_REMAINING, self._said)
             # Rows of another place count only where they tell more: else roles would take turns.
             if self.newest is None or _place(record) == _place(self.newest) or _tells(record) > _tells(self.newest):
@@ -58,6 +59,7 @@ class RunProgress:
         remaining = self._remaining
         if self.newest is None or remaining is None:
             return None
+        # Steps count from 0: after step 9 ten are done.
         done = max(0, self.newest.step + 1)
         return done / max(1.0, done + remaining)
 

@@ -35,6 +35,7 @@ class SpanLines(Sequence[Span]):
     __slots__ = ("_count", "_text")
 
     def __init__(self, lines: Sequence[str] = ()) -> None:
+        # Without the braces that lines begin with: what a line is written with goes there.
         self._text = "\n".join([line[1:] for line in lines])
         self._count = len(lines)
 

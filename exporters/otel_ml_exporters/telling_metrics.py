@@ -83,5 +83,7 @@ def significant(value: float, digits: int) -> str:
     if not math.isfinite(value):
         return str(float(value))
     if abs(value) < _PLAIN_INTEGER and (value == int(value) or abs(value) >= 10 ** (digits - 1)):
+        # A whole number has no zeros behind a point, and one with as many digits before it as are shown has none there.
         return f"{value:.0f}"
-    return f"{value:#.{digits}g}"
+    # `#` keeps zeros at the end, and a point behind which nothing follows: `1000.` of 999.96, `3.e-07` of one digit.
+    return f"{value:#.{digits}g}".replace(".e", "e").removesuffix(".")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
+from otel_ml._internal.safe_repr import exact_text
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.never_raises import never_raises
 from otel_ml.warn_once import reporter
@@ -21,12 +22,14 @@ FRACTION = Measure("efficiency/fraction", "1", ("mean",), "Productive time per e
 @lru_cache(maxsize=1024)  # an equal one, made anew, would have to look for its metric in each step
 def wall(bucket: str) -> Measure:
     """Return the measure of a wall-clock bucket; `productive` is what no bucket took."""
+    bucket = exact_text(bucket)
     return Measure(f"efficiency/wall/{bucket}", "s", ("mean", "max"), f"Elapsed time of a rank in {bucket}.", "sum")
 
 
 @lru_cache(maxsize=1024)
 def thread_seconds(bucket: str) -> Measure:
     """Return the measure of a thread-seconds bucket."""
+    bucket = exact_text(bucket)
     return Measure(f"efficiency/thread_seconds/{bucket}", "s", ("sum",), f"Time of all threads in {bucket}.")
 
 

@@ -145,9 +145,13 @@ def window(
     return Window(chosen_steps, chosen_ranks, options)
 
 
-def _numbers(name: str, given: object, problems: list[str]) -> frozenset[int]:
+def _numbers(name: str, given: object, problems: list[str]) -> Container[int]:
+    # A range is asked and never listed: one that means from here on has more numbers than there is memory.
+    ends = (given[0], given[-1]) if isinstance(given, range) and given else ()
+    if isinstance(given, range) and ends and min(ends) >= 0:
+        return given
     try:
-        found = list(given)  # type: ignore[call-overload] # said if it cannot
+        found = list(ends or given)  # type: ignore[call-overload] # said if it cannot
     except TypeError:
         found = [given]
     wrong = [item for item in found if isinstance(item, bool) or not isinstance(item, int) or item < 0]

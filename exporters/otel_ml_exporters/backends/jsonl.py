@@ -48,6 +48,7 @@ _TYPES: dict[type, str] = {
     Artifact: "artifact",
     RunStatus: "status",
 }
+# In a line `type` says which kind of record it is, so the type of an artifact has another key.
 _KEYS = {"type": "artifact_type"}
 
 _LIKE_A_FILE = re.compile(r"(-\d+\.(?:png|wav))/")
@@ -106,6 +107,7 @@ class JsonlExporter(Exporter):
                 self._again.touch()
             self._spans.open(self._dir / "spans.jsonl", up_to=self._metrics.last_seq)
             self._again_up_to = self._metrics.last_seq if self._again.exists() else None
+        # Not inside of `on_disk`: columns that cannot be written are no reason not to write the text.
         self._columns = MetricColumns(self._dir / "metrics.jsonl", whole=self.every == 1)
 
     def position(self) -> int | None:
@@ -126,6 +128,8 @@ class JsonlExporter(Exporter):
         """Append one line a record."""
         if self._closed:
             raise ExporterClosedError("jsonl")
+        # What to go back to where the spans are written and the other lines are not: the batch comes again, and has
+        # them again.
         spans_before = self._spans.size
         # Each file has a place of its own: while `spans.jsonl` is written again, the other one has these records
         # already.
@@ -187,6 +191,8 @@ class JsonlExporter(Exporter):
     def _media(self, name: str, seq: int, suffix: str, content: bytes) -> str:
         """Write a file whose name is the same in a replay; return its path in the run's folder."""
         assert self._dir is not None, "start() comes first"
+        # An image `a` of seq 3 is the file `a-3.png`, and the name `a-3.png/b` would need a folder of that name beside
+        # it.
         folders = _LIKE_A_FILE.sub(r"\1_/", as_path(name))
         path = Path("media", f"{folders}-{seq}.{suffix}")
         (self._dir / path).parent.mkdir(mode=0o775, parents=True, exist_ok=True)
@@ -232,6 +238,7 @@ class _Lines(OpenFile):
 def _last_line(file: int, up_to: int | None) -> tuple[int, int]:
     """Return `seq` of the last whole line not above `up_to`, and where it ends."""
     size = os.fstat(file).st_size
+    # An empty file cannot be mapped.
     if not size:
         return 0, 0
     with mmap.mmap(file, size, access=mmap.ACCESS_READ) as data:
@@ -253,4 +260,5 @@ def _seq(line: bytes) -> int | None:
     except ValueError:
         return None
     seq = row.get("seq") if isinstance(row, dict) else None
+    # Not `isinstance`: `true` is an int of Python.
     return seq if type(seq) is int else None

@@ -55,6 +55,7 @@ class KubeflowExporter(Exporter):
     **Names**: as published; one of more than 64 characters is left out, and reported once.
     """
 
+    # A status has the newest value of each metric: what comes within 5 s is one request, however many rows it is.
     max_batch = 10_000
     max_delay = 5.0
 
@@ -93,6 +94,7 @@ class KubeflowExporter(Exporter):
         self._timeout = timeout
         self._patterns = [metrics] if isinstance(metrics, str) else list(metrics)
         self._progress = RunProgress()
+        # Of all rows so far: a status replaces the one before, and a row has the metrics of one role and axis.
         self._values: dict[str, float] = {}
         self._opener: urllib.request.OpenerDirector | None = None
         self._notice: str | None = None
@@ -144,6 +146,7 @@ class KubeflowExporter(Exporter):
     def _status(self, newest: StepRecord) -> Mapping[str, object]:
         fraction, left = self._progress.fraction, self._progress.seconds_left
         chosen = [name for name in interesting(self._values, self._patterns) if 0 < len(name) <= _LONGEST]
+        # Before the status is sent: what is left out of it is told even where the server refuses it.
         self._note_long_names()
         return {
             **({} if fraction is None else {"progressPercentage": int(fraction * 100)}),

@@ -232,6 +232,7 @@ def _killed_after(case: ExporterCase, folder: Path, seq: int) -> int:
         process.kill()
         rest = process.stdout.read().splitlines()
     assert said >= seq, "the writer ended by itself"
+    # A line that the kill has cut is a smaller number, or none: `max` passes over it.
     whole = [line for line in rest if line.isdecimal()]
     return max(said, int(whole[-1])) if whole else said
 

@@ -7,6 +7,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from otel_ml._internal.device_tensor import is_on_device
+from otel_ml._internal.safe_repr import exact_text
 from otel_ml.diagnostics.measure import Measure, Measures
 from otel_ml.diagnostics.tensor_statistics import Blocks, OneOf, arrival_of
 from otel_ml.never_raises import never_raises
@@ -30,6 +31,7 @@ def record_layer(
         reduce: over ranks, and for `<family>/<name>` over layers too.
         over: topology dimension of which one rank per coordinate counts.
     """
+    family, name = exact_text(family), exact_text(name)
     whole = f"{family}/{name}"
     Measure(f"{whole}/layer_{layer}", "1", (reduce,), f"{name} of layer {layer}.").record(value, over=over)
     Measure(whole, "1", (reduce,), f"{name} of all layers.").record(value, over=over)

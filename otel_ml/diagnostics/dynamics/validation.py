@@ -28,7 +28,8 @@ def record_validation(loss: Any, *, name: str = "loss", step: int | None = None)
         name: of the loss.
         step: the training step; by default the current one.
     """
-    Measure(f"val/{exact_text(name)}", "1", ("mean",), "Validation loss.").record(loss, step=step)
+    name = exact_text(name)
+    Measure(f"val/{name}", "1", ("mean",), "Validation loss.").record(loss, step=step)
     perplexity = Measure(f"val/{name}_perplexity", "1", ("mean",), "e to the validation loss, at most e^20.")
     perplexity.record(_perplexity(loss), step=step)
 

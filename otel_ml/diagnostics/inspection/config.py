@@ -112,7 +112,7 @@ def _content(config: Mapping[str, Any] | str | PathLike[str]) -> Mapping[str, An
     path = Path(fspath(config))
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(
             f"inspection: {str(path)!r} cannot be read: {error}. Pass the path of a YAML file."
         ) from error

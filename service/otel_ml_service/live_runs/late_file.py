@@ -53,6 +53,22 @@ def _end(content: bytes, start: int) -> int | None:
     return end if length and end <= len(content) else None
 
 
+def _whole_bytes(path: Path) -> int:
+    """Return how many bytes of the file are whole requests, by their lengths alone: it may have a GiB."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        size, position = os.fstat(handle).st_size, 0
+        while len(head := os.pread(handle, _LENGTH.size, position)) == _LENGTH.size:
+            (length,) = _LENGTH.unpack(head)
+            end = position + _LENGTH.size + int(length)
+            if not length or end > size:
+                break
+            position = end
+        return position
+    finally:
+        os.close(handle)
+
+
 class LateFile:
     """Appends requests, and takes back what no commit knows of.
 
@@ -72,8 +88,7 @@ class LateFile:
         self.length = 0
         self.gone = 0
         if path.exists():
-            found = read_late(path)
-            whole = path.stat().st_size - found.torn
+            whole = _whole_bytes(path)
             # Less is whole than was committed where a disk or another program has cut the file.
             self.length = whole if committed is None else min(committed, whole)
             self._cut()

@@ -62,7 +62,7 @@ class ConsoleExporter(Exporter):
         problems = [
             *every_problems("console", every),
             *names_problems("console", "metrics", metrics),
-            *([f"console.digits: expected 1 to 17, got {digits!r}."] if digits not in range(1, 18) else []),
+            *([f"console.digits: expected 1 to 17, got {digits!r}."] if not _are_digits(digits) else []),
             *([f"console.width: expected at least 20, got {width!r}."] if not _is_width(width) else []),
             *([f"console.style: expected auto, lines or table, got {style!r}."] if style not in _STYLES else []),
         ]
@@ -80,6 +80,7 @@ class ConsoleExporter(Exporter):
 
     def start(self, run: RunInfo) -> None:
         """Write the run's name and choose between lines and table."""
+        # The output of a job's own service is a file, so `auto` writes lines there, which rank 0 prints.
         stream = self._stream or sys.stdout
         title = f"{run.experiment}/{run.name}"
         if self._style == "table" or (self._style == "auto" and stream.isatty()):
@@ -132,6 +133,8 @@ class ConsoleExporter(Exporter):
     def _said_attempt(self, view: Lines | LiveTable, record: StepRecord) -> None:
         """Say where a new attempt of the job begins: its steps repeat earlier ones."""
         key = record.role, record.axis
+        # The first row of a role and axis has no line: after a restart of the service the job may have been in a later
+        # attempt for long.
         if record.attempt > self._attempts.setdefault(key, record.attempt):
             view.text(f"attempt {record.attempt} begins at {step_label(record.role, record.axis, record.step)}")
             self._attempts[key] = record.attempt
@@ -140,12 +143,19 @@ class ConsoleExporter(Exporter):
 _STYLES = ("auto", "lines", "table")
 
 
+def _are_digits(digits: object) -> bool:
+    # Not `in range()` alone: 4.0 and True are in it, and no format takes them.
+    return type(digits) is int and digits in range(1, 18)
+
+
 def _is_width(width: object) -> bool:
     return width is None or (isinstance(width, int) and width >= 20)
 
 
 def _of_the_user(values: Mapping[str, Value]) -> Mapping[str, Value]:
     """Return what is not otel_ml's own account; parameters are nested."""
+    # With a slash behind the name: the parameters of otel_ml are nested below the one key `otel_ml`, and
+    # `otel_ml_notes` is the user's.
     return {name: value for name, value in values.items() if not f"{name}/".startswith(("otel_ml.", "otel_ml/"))}
 
 

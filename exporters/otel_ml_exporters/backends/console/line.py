@@ -35,6 +35,7 @@ class Lines:
         self._width = width
         self._digits = digits
         self._patterns = patterns
+        # By role and axis: name → width of its values, in the order in which the names came.
         self._columns: dict[tuple[str, str], dict[str, int]] = {}
         self._remarks = Remarks()
         self._place_width = 0
@@ -42,9 +43,11 @@ class Lines:
 
     def step(self, record: StepRecord) -> None:
         """Write a step: where it is, its main metrics, what is special about it; of otel_ml's own account nothing."""
+        # A row without any value is written all the same: that writers are missing may be all that it says.
         if record.values and all(map(is_own, record.values)):
             return
         where = step_label(record.role, record.axis, record.step)
+        # It only grows, so that the columns of lines written later stay below each other.
         self._place_width = max(self._place_width, len(where))
         remarks = self._remarks.of(record)
         remark = f"({', '.join(remarks)})" if remarks else ""
@@ -64,10 +67,13 @@ class Lines:
 
     def _cells(self, columns: dict[str, int], values: Mapping[str, float], space: int) -> Iterator[str]:
         """Yield a cell a column, blank where the step lacks it; new metrics get one while there is room."""
+        # A metric that has a column keeps it, also where this step lacks it: `grep` and `cut` find it in the same
+        # place.
         taken = sum(map(_cell_width, columns, columns.values()))
         for name in [name for name in interesting(values, self._patterns) if name not in columns]:
             taken += _cell_width(name, self._least)
             if taken > space:
+                # Not the next one: a shorter name that tells less would take the room.
                 break
             columns[name] = self._least
         for name, width in columns.items():

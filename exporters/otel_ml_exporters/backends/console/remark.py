@@ -71,11 +71,14 @@ def _standing_out(values: Mapping[str, float]) -> Iterator[tuple[float, str, int
 
     Where the step has an account of its time, what a timer adds to the step counts: others wait as long elsewhere.
     """
+    # Where a timer has both, each rank's own series count.
     for name, (rank, slowest, mean) in {**_by_extreme(values), **_by_rank(values)}.items():
         match = _TIMER.search(name)
         if not match or match["phase"] == _TOTAL or match["phase"].startswith(_EXPOSED):
             continue
         added = values.get(f"{name[: match.start('phase')]}{_EXPOSED}{match['phase']}", slowest)
+        # Both: who takes long in a phase that others hide adds little to the step, and a phase may add much in which
+        # nobody stands out.
         if min(slowest, added) > _RATIO * mean and min(slowest, added) - mean > _LEAST_S:
             yield added - mean, match["phase"], rank, slowest
 

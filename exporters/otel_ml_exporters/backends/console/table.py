@@ -64,6 +64,7 @@ class LiveTable:
 
     def step(self, record: StepRecord) -> None:
         """Take a step in; it is seen after `flush`."""
+        # A correction is of an older step: in the curve it would be the point of the newest one.
         if record.amendment:
             return
         self._places[record.role, record.axis] = step_label(record.role, record.axis, record.step)

@@ -81,8 +81,10 @@ class Files:
     def image(self, record: Image) -> None:
         """Store the PNG and its thumbnail under the names `log_image` gives, with a UUID that a replay repeats."""
         if record.step is None:
+            # The names that `log_image` gives have a step in them: without one it is a plain file.
             self._put(_path("images", record, "png"), record.png)
             return
+        # `+` parts the fields of the name, and MLflow itself writes `~` for `/`.
         key = _short(as_path(record.name).replace("+", "_").replace("/", "~"))
         same = uuid.uuid5(uuid.NAMESPACE_OID, f"{self._run_id}/{record.seq}")
         stem = f"images/{key}+step+{record.step}+timestamp+{round(record.time * 1000)}+{same}"
@@ -134,6 +136,7 @@ def _path(kind: str, record: Text | Table | Image | Audio | HistogramValue, endi
 
 def _inside(path_in: str) -> str:
     """Return a relative path without `.` and `..`, of parts that MLflow takes in an address."""
+    # The path came from a worker: no part of it leads out of the artifact's folder.
     parts = [part for part in PurePosixPath(path_in).parts if part not in {"/", ".", ".."}]
     return "/".join(map(unique_path, parts)) or "file"
 

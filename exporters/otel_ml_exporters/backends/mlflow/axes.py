@@ -53,6 +53,7 @@ class Axes:
 
     def __init__(self, tags: Mapping[str, str], names: Iterable[str], fit: Callable[[str], str] = str) -> None:
         self._fit = fit
+        # Metrics that no tag names are on `step`; those that one names come second, and win.
         self._axis = {**dict.fromkeys(names, _DEFAULT), **axes_in(tags)}
         self._parts = _parts(tags)
         self._changed: set[int] = set()
@@ -93,4 +94,5 @@ class Axes:
         if not last or len(json.dumps({**last, axis: [*last.get(axis, ()), key]})) > _MAX_LENGTH:
             self._parts.append({})
         self._parts[-1].setdefault(axis, []).append(key)
+        # A metric is noted in the last tag, so each new one writes one tag again, and never all of them.
         self._changed.add(len(self._parts) - 1)

@@ -94,6 +94,7 @@ class MlflowExporter(Exporter):
             )
         self._url = run_page(uri, opened)
         self._database = database_of(uri)
+        # Behind the opening, which makes the file where there is none.
         self._opened = None if self._database is None else identity(self._database)
 
     def position(self) -> int | None:
@@ -125,6 +126,7 @@ class MlflowExporter(Exporter):
         """
         if self._closed:
             return
+        # Before the status is sent: whatever becomes of that, this exporter takes no record anymore.
         self._closed = True
         if self._session is not None and status is not None:
             with translated(export_error):

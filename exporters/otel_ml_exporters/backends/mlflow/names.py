@@ -34,6 +34,7 @@ def fitting(name: str) -> str:
         ('val loss: 损失', 'val/AR_at_100', 'mfu_percent', 'abs/x', 'up')
     """
     parts = [part for part in readable(name, _FORBIDDEN).split("/") if part not in {"", ".", ".."}]
+    # Cut anywhere, it may end in `/`, which MLflow does not take.
     short = "/".join(parts)[:MAX_LENGTH].rstrip("/")
     return _ABOVE.sub("__", short) or "_"
 
@@ -53,10 +54,11 @@ class Names:
     ) -> None:
         self._is_of_files = is_of_files
         self._tag = tag
-        self._parts: list[dict[str, str]] = [json.loads(tags[key]) for key in numbered(tags, tag)]
+        self._parts: list[dict[str, str]] = [_part(tags[key]) for key in numbered(tags, tag)]
         # Keys that no tag names are what was recorded.
         self._name = {**{key: key for key in keys}, **{key: name for part in self._parts for key, name in part.items()}}
         self._key = {name: key for key, name in self._name.items()}
+        # Of a store of files: as `a/b` is there, no metric can be called `a` anymore.
         self._folders = {folder for key in self._name for folder in _folders(key)}
         self._changed: set[int] = set()
 
@@ -83,7 +85,7 @@ class Names:
     @property
     def unwritten(self) -> dict[str, str]:
         """Tags to write before the points of new metrics."""
-        return {f"{self._tag}.{part}": json.dumps(self._parts[part]) for part in sorted(self._changed)}
+        return {f"{self._tag}.{part}": _written(self._parts[part]) for part in sorted(self._changed)}
 
     def mark_written(self) -> None:
         """Note that `unwritten` is stored."""
@@ -107,10 +109,23 @@ class Names:
         return key
 
     def _note(self, key: str, name: str) -> None:
-        if not self._parts or len(json.dumps(self._parts[-1])) + len(json.dumps({key: name})) > _MAX_TAG:
+        if not self._parts or len(_written(self._parts[-1])) + len(_written({key: name})) > _MAX_TAG:
             self._parts.append({})
         self._parts[-1][key] = name
         self._changed.add(len(self._parts) - 1)
+
+
+def _written(names: Mapping[str, str]) -> str:
+    # As they are: MLflow counts characters, and escaped as ASCII the 1,000 of a name may take 12,000.
+    return json.dumps(names, ensure_ascii=False)
+
+
+def _part(text: str) -> dict[str, str]:
+    try:
+        part: dict[str, str] = json.loads(text)
+    except ValueError:
+        return {}  # one that MLflow has cut, of a parameter with a longer name: the run goes on
+    return part
 
 
 def _folders(key: str) -> list[str]:

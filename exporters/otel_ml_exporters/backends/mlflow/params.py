@@ -52,6 +52,7 @@ def reconciled(
         key, value = fit(name), given[:MAX_PARAM_VALUE]
         if len(given) > MAX_PARAM_VALUE:
             conflicts.append(f"{name}: cut to {MAX_PARAM_VALUE} of {len(given)} characters")
+        # Also among those of this record: `{"a.b": 1, "a": {"b": 2}}` has one name twice.
         kept = stored.get(key, added.get(key))
         if kept is None:
             added[key] = value

@@ -59,6 +59,7 @@ class Points:
         self._tags: dict[str, str] = {}
         self._names = Names(tags, names, is_of_files=is_of_files)
         self._axes = Axes(tags, names, self._names.key)
+        # Key → name of what is not sent yet: what MLflow refuses is told by the names that the records have.
         self._recorded: dict[str, str] = {}
         self.stored = int(tags.get(SEQ, "0"))
 
@@ -71,6 +72,7 @@ class Points:
     def add_step(self, record: StepRecord) -> None:
         """Add the values of a closed step."""
         self._send_before(record.seq, len(record.values) + 1)  # one more for the attempt
+        # MLflow's points have whole milliseconds.
         milliseconds = round(record.time * 1000)
         if record.amendment:
             milliseconds += self._count_amendment(record, milliseconds)
@@ -80,6 +82,7 @@ class Points:
             name = published_name(record.role, record.axis, ATTEMPT_METRIC)
             values[self._axes.key(name, record.axis)] = record.attempt
         self._add(values, milliseconds, record.step)
+        # Behind `_send_before`, which clears what it has sent.
         self._tags[ATTEMPT] = str(record.attempt)
 
     def add_summary(self, record: Summary) -> None:
@@ -92,11 +95,16 @@ class Points:
         """Send what is there; afterwards everything up to `seq` is stored."""
         from mlflow.entities import RunTag
 
+        # Keys are given while rows are added, so what explains them is known by now, and is to be there before the
+        # first point.
         self._send_axes()
+        # A single row may have more values than a request takes. The tag with `seq` travels with the last request
+        # alone.
         while len(self._metrics) > _LIMIT:
             self._log(self._metrics[:_LIMIT])
             del self._metrics[:_LIMIT]
         self._tags[SEQ] = str(seq)
+        # The attempt is the same in nearly all batches: a tag is sent where it has changed.
         changed = {key: value for key, value in self._tags.items() if self._sent_tags.get(key) != value}
         tags = [RunTag(key, value) for key, value in changed.items()]
         self._log(self._metrics, tags)

@@ -48,6 +48,8 @@ class Session:
         self._name: str | None = None
         self._conflicts = opened.tags.get(_PARAM_CONFLICTS, "").splitlines()
         files = Files(opened.client, opened.run_id, opened.tags)
+        # Points alone are collected until the end of a batch. The others are sent at once: they change nothing where a
+        # batch comes again.
         self._handlers: Mapping[type, Callable[[Any], None]] = {
             StepRecord: self._points.add_step,
             Summary: self._points.add_summary,

@@ -32,6 +32,7 @@ def tags_of(tags: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for tag in filter(None, tags):
         key, colon, value = tag.partition(":")
+        # A tag `otel_ml.seq:9` of a user would move the exporter's own position: it is taken as one text.
         if not (key and colon) or key.startswith(_OWN) or fitting(key) != key or key in found:
             key, value = fitting(tag), tag
         numbered = (f"{key[:_KEPT_LENGTH]}_{number}" for number in count(2))

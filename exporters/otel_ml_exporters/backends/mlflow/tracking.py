@@ -92,6 +92,8 @@ def open_run(run: RunInfo, uri: str) -> OpenRun:
     """
     mlflow = load_mlflow()
     with _one_at_a_time(_root(run) / ".mlflow.lock"):
+        # Inside of the lock: of two exporters that find no database both would make one, and the second would take the
+        # first one's place.
         _create_database(mlflow, uri)
         client = mlflow.MlflowClient(uri)
         experiment_id = _experiment(client, run, uri)
@@ -274,6 +276,7 @@ def _experiment(client: MlflowClient, run: RunInfo, uri: str) -> str:
 
 def _create(client: MlflowClient, run: RunInfo, experiment_id: str) -> Any:
     tags = {**description(run, {}), RUN_ID: run.id}
+    # Without a name MLflow makes one up.
     return client.create_run(
         experiment_id, start_time=round(run.started_at * 1000), tags=tags, run_name=run.name or run.id
     )

@@ -83,6 +83,7 @@ class Client:
             RetryableExportError: nobody answers.
             PermanentExportError: it refuses to.
         """
+        # The endpoint is `http://host:5000/v1/traces`, and MLflow's other paths begin beside that.
         base = self._to.url.removesuffix(self._signal.path)
         return self._answer(base + path, body, {"content-type": "application/json"}).content
 
@@ -107,6 +108,7 @@ class Client:
         message = f"OTLP: {self._to.shown} answered {error.code} {error.reason}" + (
             f": {said!r:.200}." if said else "."
         )
+        # A redirect is not followed, and somebody may put the address right.
         if error.code in _PASSING_STATUS or 300 <= error.code < 400 or _is_of_a_proxy(error):
             return RetryableExportError(message, retry_after=_seconds(error.headers.get("retry-after")))
         return PermanentExportError(message)

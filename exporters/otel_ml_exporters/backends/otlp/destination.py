@@ -120,6 +120,8 @@ class _Asked:
             url = whole or (signal_url(base, path) if base else "")
         else:
             base = option.strip() if isinstance(option, str) else ""
+            # An option is a base, as OpenTelemetry's variable of all signals; one that is the whole URL is meant as it
+            # is.
             url = base if base.partition("?")[0].endswith(path) or not base else signal_url(base, path)
         if not _is_url(url):
             given = option if option is not None else url

@@ -35,6 +35,7 @@ def credentials(environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
         {}
     """
     user, password, token = (environ.get(f"MLFLOW_TRACKING_{name}", "") for name in ("USERNAME", "PASSWORD", "TOKEN"))
+    # In the order in which MLflow's client asks: a token beside user and password is not used.
     if user and password:
         return {"authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
     if not (token.isascii() and token.isprintable()):
@@ -51,6 +52,7 @@ def headers_of_run(client: Client, run: RunInfo) -> Mapping[str, str]:
     """
     name = _quoted(experiment_name(run.experiment))
     experiments = _asked(client, "experiments/search", {"max_results": 1, "filter": f"name = {name}"})
+    # A run is searched for in experiments that are named by id.
     ids = [str(found["experiment_id"]) for found in experiments.get("experiments", ())]
     asked = {"experiment_ids": ids, "filter": f"tags.`{RUN_ID}` = {_quoted(run.id)}", "max_results": 1}
     runs = _asked(client, "runs/search", asked).get("runs", ()) if ids else ()

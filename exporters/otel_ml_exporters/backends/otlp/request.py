@@ -44,6 +44,7 @@ def _describe(resource: ResourceMetrics, run: RunInfo, role: str) -> None:
 
 
 def _add_points(scope: ScopeMetrics, records: Iterable[StepRecord]) -> None:
+    # A metric stands once in a scope, with a point for each step.
     by_name: dict[str, list[StepRecord]] = {}
     for record in records:
         for name in record.values:
@@ -73,6 +74,7 @@ def _pairs(values: Mapping[str, str | int | bool]) -> list[KeyValue]:
 
 
 def _any(value: str | int | bool) -> AnyValue:
+    # Before int, which True is, too.
     if isinstance(value, bool):
         return AnyValue(bool_value=value)
     return AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value)

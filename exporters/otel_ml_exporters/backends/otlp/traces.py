@@ -105,6 +105,8 @@ class TracesExporter(HttpExporter):
             raise refusals[0]
 
     def _headers_of(self, run: RunInfo) -> Mapping[str, str]:
+        # At the first request, and not at the start: the exporter `mlflow`, which makes the run, starts at the same
+        # time.
         if self._headers is None:
             self._headers = headers_of_run(self._client, run) if self._is_mlflow else {}
         return self._headers

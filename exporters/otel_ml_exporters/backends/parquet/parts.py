@@ -70,6 +70,8 @@ class Parts:
         """Return the parts at the end that are narrower than `width` records."""
         tail: list[Part] = []
         for part in reversed(self._parts):
+            # From the end up to the first wide one: so a row is written again a few times, however long the run is, and
+            # parts stay in their order.
             if part.last - part.first >= width:
                 break
             tail.append(part)

@@ -148,6 +148,7 @@ class _Writer:
             return
         out: list[bytes] = []
         mark = self.file.mark
+        # A batch that failed has counted its corrections already.
         self.file.corrections.forget_new()
         for record in new:
             handler = self._handlers.get(type(record))
@@ -155,6 +156,7 @@ class _Writer:
                 mark = handler(record, mark, out)
         # Behind the records, which may have brought new names.
         names = {key: name for name, key in self.names.mapped.items()}
+        # Compared with the mark and not remembered: a batch that failed has left its names in `self.names` alone.
         if names != mark.params.get(NAMES, {}):
             mark = self._configured({NAMES: names}, self._started_at, mark, out)
         self.file.append(out, replace(mark, seq=new[-1].seq))

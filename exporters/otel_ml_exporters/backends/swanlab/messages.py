@@ -77,6 +77,7 @@ class Messages:
             kind, content, caption, suffix, column = "text", record.text.encode(), None, "txt", "COLUMN_TYPE_TEXT"
         else:
             kind, content, caption, suffix, column = "image", record.png, record.caption, "png", "COLUMN_TYPE_IMAGE"
+        # The name has the content in it, so a replay writes the same file, and two images of a step are two.
         digest = hashlib.sha256(content).hexdigest()
         file = self._folder / "media" / kind / f"{step:03d}-{digest[:8]}.{suffix}"
         file.parent.mkdir(parents=True, exist_ok=True)

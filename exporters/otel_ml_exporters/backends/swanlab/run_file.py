@@ -64,6 +64,7 @@ class RunFile(OpenFile):
             # Lost with the machine's power: the pipeline has all of it, and gives it again.
             self.mark, amended = Mark(), {}
         self.cut(self.mark.size)
+        # Corrections of a mark of the first form go into the file beside it, and `_note` writes a mark of the second.
         self.corrections.add(amended.items())
         if amended:
             self._note(self.mark)

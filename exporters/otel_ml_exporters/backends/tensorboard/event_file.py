@@ -122,6 +122,7 @@ def _last_record(file: int) -> tuple[int, int]:
     """Return the `seq` of the last whole record and where it ends; (0, 0) where even the version is torn."""
     size = os.fstat(file).st_size
     if not size:
+        # An empty file cannot be mapped.
         return 0, 0
     with mmap.mmap(file, size, access=mmap.ACCESS_READ) as data:
         seq, end, at = 0, 0, 0
@@ -145,7 +146,8 @@ def _whole(data: mmap.mmap, at: int, size: int) -> int | None:
     after: int = at + _OVERHEAD + length
     if after > size or masked_crc(data[at : at + 8]) != crc:
         return None
-    if at >= size - _CHECKED_TAIL:
+    # By where it ends: a large event begins before the tail, and its end is torn all the same.
+    if after > size - _CHECKED_TAIL:
         payload = data[at + _HEADER.size : after - _CRC.size]
         if masked_crc(payload) != _CRC.unpack_from(data, after - _CRC.size)[0]:
             return None

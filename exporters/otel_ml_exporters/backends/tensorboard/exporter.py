@@ -180,6 +180,7 @@ class TensorBoardExporter(Exporter):
             self._note(metrics=list(dict.fromkeys([*self._notes.metrics, *record.values])))
             for folder, metrics in self._sessions.by_folder(record.values).items():
                 tags = {SUMMARY_PREFIX + name: value for name, value in metrics.items()}
+                # New names of a summary get no chart of the layout: that is of series.
                 values, _ = self._encoder("trainer", "step", folder).encode(tags)
                 events[folder].append((record.seq, summary.event(record.time, record.seq, values)))
         elif isinstance(record, Params):
@@ -192,6 +193,7 @@ class TensorBoardExporter(Exporter):
     def _add_step(self, record: StepRecord, events: Events) -> None:
         target = CORRECTED if record.amendment else TIME if record.axis == "time" else MAIN
         values, new = self._encoder(record.role, record.axis, target).encode(record.values)
+        # Charts are of the run's own series: `time` and `amended` have the same names once more.
         if new and target == MAIN:
             self._names.update(new)
             charts = dict.fromkeys([*self._notes.bands, *bands(new, self._names)])

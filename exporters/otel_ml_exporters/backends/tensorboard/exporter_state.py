@@ -41,6 +41,7 @@ class ExporterState:
             VersionError: a newer otel_ml has saved it.
             ValueError: it is damaged, as a power cut leaves it.
         """
+        # A run without parameters, summary and end has no such file, and nothing is damaged.
         if not path.exists():
             return cls()
         saved = json.loads(path.read_text(encoding="utf-8"))

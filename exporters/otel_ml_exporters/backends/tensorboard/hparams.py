@@ -26,6 +26,7 @@ SUMMARY_PREFIX = "summary/"
 """Before the tags of the summary's values: a summary may have the name of a series, whose tag must not step back."""
 
 _STRING, _BOOL, _NUMBER = 1, 2, 3  # hparams.DataType
+# TensorBoard knows no run that was killed.
 _STATUS = {"finished": 1, "failed": 2, "killed": 2}  # hparams.Status: SUCCESS, FAILURE
 _EMPTY_TENSOR = integer(1, 1) + field(2, field(2, integer(1, 0)))  # float, shape (0,)
 _FILE = "events.out.tfevents.0.hparams"  # sorts before the run's own file: loaders that leave a file go on to that one
@@ -42,6 +43,7 @@ def flat_params(params: Mapping[str, JsonValue]) -> dict[str, bool | float | str
 
 
 def _plain(value: JsonValue) -> bool | float | str:
+    # A truth value is an int of Python, too, and stays one in the tab.
     if isinstance(value, (bool, str)):
         return value
     with contextlib.suppress(OverflowError):  # a whole number that no double can hold

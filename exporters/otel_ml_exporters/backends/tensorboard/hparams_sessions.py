@@ -72,11 +72,13 @@ class Sessions:
             yield _folder(session), replace(notes, params=params, metrics=metrics)
 
     def _of(self, name: str, separator: str) -> str | None:
-        return next((session for session in self.names if name.startswith(session + separator)), None)
+        # The longest: `lr1.5.decay` is the parameter `decay` of a session `lr1.5`, and not `5.decay` of `lr1`.
+        return max((session for session in self.names if name.startswith(session + separator)), key=len, default=None)
 
 
 def _folder(session: str) -> str:
     clean = re.sub(r"[^\w.+=-]", "_", session).strip(".")
+    # What was changed ends in a digest: `a/b` and `a_b` are two sessions.
     if clean == session and clean not in _TAKEN and len(clean.encode()) <= _LONGEST:
         return clean
     begin = clean[:100].encode()[: _LONGEST - 7].decode("utf-8", "ignore")

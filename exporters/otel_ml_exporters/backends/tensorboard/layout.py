@@ -46,6 +46,7 @@ def metric_of(name: str) -> str | None:
 
 def layout_value(metrics: Iterable[str], banded: Set[str]) -> bytes:
     """Return the layout; categories are what stands before the first `/` of a name. The last one written counts."""
+    # A dict keeps the order in which names came: the group of the first metric is the first on the page.
     categories: dict[str, list[str]] = {}
     for name in metrics:
         categories.setdefault(name.partition("/")[0], []).append(name)

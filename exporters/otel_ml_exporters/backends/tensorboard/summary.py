@@ -86,6 +86,8 @@ class ScalarEncoder:
             return _packed(shape, values), []
         new = [name for name in names if name not in self._names]
         self._names.update(new)
+        # Not remembered as a shape: only the first value of a name has the description, and the next row of these names
+        # has none.
         if new:
             first = frozenset(new) if self._metadata else frozenset()
             return _packed(_shape(names, first, self._metadata), values), new
@@ -112,6 +114,7 @@ def _packed(shape: tuple[struct.Struct, list[bytes | float]], values: Mapping[st
     parts[1::2] = values.values()
     try:
         return row.pack(*parts)
+    # `struct` refuses a double beyond the range of a float: then each value is looked at by itself.
     except OverflowError:
         parts[1::2] = [_FLOAT.unpack(float32(value))[0] for value in values.values()]
         return row.pack(*parts)
@@ -119,6 +122,7 @@ def _packed(shape: tuple[struct.Struct, list[bytes | float]], values: Mapping[st
 
 def _scalar_head(name: str, metadata: bytes) -> bytes:
     """Return everything of a Summary.Value up to the four bytes of its value."""
+    # The tag of `simple_value` ends it, so that the four bytes of the float come right behind.
     head = text(_TAG, name) + metadata + _SIMPLE_VALUE
     return varint(1 << 3 | 2) + varint(len(head) + _FLOAT_BYTES) + head
 

@@ -69,8 +69,10 @@ class TrackioExporter(Exporter):
             raise ConfigError(*problems)
         self.every = every
         self._storage: Storage | None = None
+        # As it was at the start, which is when it is asked for.
         self._position = 0
         self._mapped: dict[str, str] = {}
+        self._config_due = False
         self._renamed: str | None = None
         self._closed = False
 
@@ -112,20 +114,23 @@ class TrackioExporter(Exporter):
         storage = require_started("trackio", self._storage, is_closed=self._closed)
         with _translated():
             rows = [row for record in records if (row := _row(record, storage)) is not None]
-            is_new = self._note(records, storage)
+            self._note(records, storage)
+            self._config_due |= any(isinstance(record, Params) for record in records)
             if rows:
-                storage.write(rows, params=is_new or any(isinstance(record, Params) for record in records))
+                storage.write(rows, params=self._config_due)
+                # Only now: a project that was locked has not got it, and the next try finds no name that is new.
+                self._config_due = False
 
-    def _note(self, records: Sequence[Record], storage: Storage) -> bool:
-        """Keep what was not called by its name; return whether any of it is new."""
+    def _note(self, records: Sequence[Record], storage: Storage) -> None:
+        """Keep what was not called by its name; what is new of it is due to be in the config."""
         known = len(self._mapped)
         for record in records:
             self._mapped |= renamed_in(record)
         if len(self._mapped) == known:
-            return False
+            return
+        self._config_due = True
         # What the config has already is kept: it may be of an earlier process.
         storage.params[NAMES] = {**storage.params.get(NAMES, {}), **{key: name for name, key in self._mapped.items()}}
-        return True
 
     def shutdown(self, timeout: float, status: RunStatus | None) -> None:
         """Do nothing more: every earlier call of `export` has stored its rows, and Trackio has no status."""

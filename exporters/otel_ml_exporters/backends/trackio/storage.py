@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from otel_ml.exceptions import MissingDependencyError
+from otel_ml.wire.safe_names import unique_path
 from otel_ml.wire.short_digest import short_digest
 from otel_ml_exporters.file_identity import identity
 from otel_ml_exporters.records import RunInfo
@@ -17,6 +18,8 @@ from otel_ml_exporters.records import RunInfo
 __all__ = ["Row", "Storage", "project_name"]
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_\-]")
+_LONGEST = 200
+"""Characters of a project: its files add some thirty to it, and file systems take 255 bytes."""
 _REGISTRIES = "registry-"
 
 
@@ -63,6 +66,7 @@ class Storage:
 
     def last_seq(self) -> int:
         """Return the `seq` of the newest row; 0 where there is none."""
+        # Trackio's own way to ask takes no parameters.
         quoted = self._run_id.replace("'", "''")
         question = f"SELECT MAX(log_id) AS last FROM metrics WHERE run_id = '{quoted}'"
         last = self._storage.query_project(self.project, question)["rows"][0]["last"]
@@ -87,7 +91,8 @@ class Storage:
         from trackio.media.utils import get_project_media_path
         from trackio.utils import MEDIA_DIR
 
-        path = Path(get_project_media_path(self.project, self.run, step)) / name
+        # Trackio takes a run's name for a path as it is: `../x` and `/x` would lead out of its folder.
+        path = Path(get_project_media_path(self.project, unique_path(self.run), step)) / name
         path.write_bytes(content)
         return str(path.relative_to(MEDIA_DIR))
 
@@ -106,10 +111,10 @@ def project_name(experiment: str) -> str:
 
     try:
         SQLiteStorage.validate_project_name(experiment)
-        fits = not _FORBIDDEN.search(experiment) and bool(experiment)
+        fits = not _FORBIDDEN.search(experiment) and 0 < len(experiment) <= _LONGEST
     except ValueError:
         fits = False
-    shown = _FORBIDDEN.sub("-", experiment)
+    shown = _FORBIDDEN.sub("-", experiment)[: _LONGEST - len("_-12345678")]
     return experiment if fits else f"{'_' if shown.startswith(_REGISTRIES) else ''}{shown}-{short_digest(experiment)}"
 
 

@@ -33,7 +33,10 @@ class ChangedNames:
         Raises:
             OSError: the file cannot be written; nothing was taken.
         """
+        # By what this process has met, and not by the file: each process writes the config once, as a killed one may
+        # have lost it.
         new = {name: key for name, key in keys if name != key and name not in self._met}
+        # The file first: the next process writes the config's entry anew from it, and would leave these names out.
         if not new.items() <= self.mapped.items():
             self._write(self.mapped | new)
             self.mapped |= new

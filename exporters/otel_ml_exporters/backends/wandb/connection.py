@@ -113,6 +113,7 @@ def _settings_files() -> tuple[Path, ...]:
 
 
 def _wanted(option: str) -> str:
+    # An option of `otel-ml.yaml` wins over the variable.
     raw = option if option != "auto" else os.environ.get("WANDB_MODE", "").strip().lower() or "auto"
     if raw not in MODES:
         raise ConfigError(f"WANDB_MODE: expected one of {', '.join(MODES)}, got {raw!r}.")

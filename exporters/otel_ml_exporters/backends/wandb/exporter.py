@@ -91,6 +91,7 @@ class WandbExporter(Exporter):
         every: int = 1,
         names: int = 10_000,
     ) -> None:
+        # A text is an iterable, too, of its letters.
         given = list(tags) if isinstance(tags, Iterable) and not isinstance(tags, str) else tags
         are_texts = isinstance(given, list) and all(isinstance(tag, str) for tag in given)
         problems = [] if are_texts else [f"wandb.tags: expected a list of texts, got {given!r}."]
@@ -201,12 +202,14 @@ class WandbExporter(Exporter):
         """
         if self._closed:
             return
+        # Before W&B is told: a record that comes while it uploads is one for a new exporter.
         self._closed = True
         if self._opened is None:
             return
         deadline = time.monotonic() + timeout
         finishing = _Finishing(self._opened.run, status)
         finishing.start()
+        # In a thread, as `finish` cannot be told when to stop waiting; left behind, it goes on as a daemon.
         finishing.join(timeout)
         with translated(export_error):
             finishing.check(timeout)

@@ -26,6 +26,7 @@ def media(record: Text | Table | Image | Audio | HistogramValue, folder: Path) -
         case Text():
             return wandb.Html(f"<pre>{html.escape(record.text)}</pre>", inject=False)
         case Table():
+            # W&B's tables hold plain values: what is nested goes in as JSON.
             rows = [[_cell(cell) for cell in row] for row in record.rows]
             # Else the first row decides the type of a column, and one cell of another type costs the table.
             return wandb.Table(columns=list(record.columns), data=rows, allow_mixed_types=True)

@@ -65,6 +65,7 @@ def fitting(row: Mapping[str, Any], limit: int = MAX_ROW_BYTES) -> tuple[dict[st
     if size <= limit:
         return dict(row), 0
     kept = dict(row)
+    # From the end: the row's own place is kept, and of the metrics those that came first.
     for key in [key for key in row if not key.startswith(("otel_ml/", "_timestamp"))][::-1]:
         if size <= limit:
             break

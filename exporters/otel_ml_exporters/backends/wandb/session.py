@@ -106,6 +106,7 @@ class Session:
                 self._write_each(group)
             else:
                 self._log_artifact(name, [record for record in group if isinstance(record, Artifact)])
+                # Only now: files of a name are logged together, or come again together.
                 self.done = group[-1].seq
 
     def _write_each(self, records: Iterable[Record]) -> None:
@@ -119,12 +120,14 @@ class Session:
         values = step_values(record)
         known = len(self._metrics)
         surplus = self._admit(values)
+        # Nearly all rows have no new name, and then none is compared with its key.
         if len(self._metrics) > known:
             self._note(zip(record.values, values, strict=True))
         for key in surplus:
             del values[key]
         drawn = self._step_metrics.drawn(record.axis, values)
         self._draw(drawn)
+        # What a script said of a metric comes first; the others are drawn over the row's axis.
         self._bind(record.axis, values.keys() - drawn.keys() if drawn else values)
         beside = {over: record.step for over in drawn.values() if over not in values}
         row, left_out = fitting({**step_row(record, values), **beside})

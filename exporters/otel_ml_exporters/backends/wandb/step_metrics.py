@@ -25,6 +25,7 @@ class StepMetrics:
     def __init__(self, memory: Path) -> None:
         self._memory = memory
         self._defined: list[tuple[str, str]] = []
+        # Key → what it is drawn over: each row asks for each of its metrics, and globs are matched once.
         self._found: dict[str, str | None] = {}
         with contextlib.suppress(OSError, ValueError):
             self._take(json.loads(memory.read_text(encoding="utf-8")))

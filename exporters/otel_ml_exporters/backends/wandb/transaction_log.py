@@ -23,6 +23,7 @@ def records(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
     with path.open("rb") as file:
         if file.read(len(_FILE_HEADER)) != _FILE_HEADER:
             return
+        # Blocks are counted from the beginning of the file: an offset is one in the file, header and all.
         yield from leveldb_log.records(file, max(start, len(_FILE_HEADER)))
 
 

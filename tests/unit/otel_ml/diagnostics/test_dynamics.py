@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from enum import Enum
 from pathlib import Path
 
 import pytest
@@ -298,6 +299,22 @@ def test_a_loss_of_the_whole_job_has_its_perplexity(otel_ml_capture: Capture, lo
     dynamics.record_validation(loss)
 
     assert otel_ml_capture.values("val/loss_perplexity") == [pytest.approx(math.exp(1.5))]
+
+
+class Split(str, Enum):
+    HELD_OUT = "held_out"
+
+
+def test_a_name_that_is_a_member_of_an_enum_is_its_text(otel_ml_capture: Capture) -> None:
+    otel_ml.set_step(0)
+
+    dynamics.record_validation(0.0, name=Split.HELD_OUT)
+    dynamics.record_layer("moe", Split.HELD_OUT, 2.0, layer=1)
+
+    assert otel_ml_capture.values("val/held_out") == [0.0]
+    assert otel_ml_capture.values("val/held_out_perplexity") == [1.0]
+    assert otel_ml_capture.values("moe/held_out/layer_1") == [2.0]
+    assert otel_ml_capture.values("moe/held_out") == [2.0]
 
 
 def test_the_perplexity_is_that_of_the_only_role_or_of_the_one_that_is_asked_for(tmp_path: Path) -> None:

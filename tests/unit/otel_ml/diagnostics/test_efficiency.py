@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from enum import Enum
 
 import pytest
 
@@ -127,3 +128,19 @@ def test_a_bucket_open_at_the_end_of_a_step_is_split_between_both(otel_ml_captur
 
     assert otel_ml_capture.values("efficiency/wall/refit") == [1.0, 3.0]
     assert otel_ml_capture.values("efficiency/wall/productive") == [0.0, 0.0]
+
+
+class Waste(str, Enum):
+    REFIT = "refit"
+
+
+def test_a_bucket_that_is_a_member_of_an_enum_is_its_text(otel_ml_capture: Capture) -> None:
+    clock = Clock()
+    efficiency = Efficiency(clock=clock)
+    otel_ml.set_step(0)
+    with efficiency.wall(Waste.REFIT), efficiency.thread_seconds(Waste.REFIT):
+        clock.now += 1.0
+    efficiency.step()
+
+    assert otel_ml_capture.values("efficiency/wall/refit") == [1.0]
+    assert otel_ml_capture.values("efficiency/thread_seconds/refit") == [1.0]

@@ -305,10 +305,11 @@ def test_all_mistakes_are_named_at_once() -> None:
 def test_a_file_that_is_no_yaml_says_so(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("a: [")
 
-    with pytest.raises(otel_ml.ConfigError, match="cannot be read"):
-        Inspector(block(), tmp_path / "bad.yaml")
-    with pytest.raises(otel_ml.ConfigError, match="cannot be read"):
-        Inspector(block(), tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes("größe: 1".encode("latin-1"))
+
+    for name in ("bad.yaml", "none.yaml", "latin.yaml"):
+        with pytest.raises(otel_ml.ConfigError, match="cannot be read"):
+            Inspector(block(), tmp_path / name)
 
 
 @pytest.mark.feature("M29", "better", "whole tensors of each micro-batch, rank and step, saved by a thread of its own")

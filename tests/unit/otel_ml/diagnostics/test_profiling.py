@@ -86,3 +86,11 @@ def test_a_wrong_window_is_refused_with_all_that_is_wrong() -> None:
 
     assert "steps=" in str(caught.value)
     assert "ranks=" in str(caught.value)
+
+
+def test_a_window_without_an_end_takes_no_memory() -> None:
+    endless = profiling.window(range(5, 10**12), ranks=range(10**12))
+
+    assert endless is not None
+    with pytest.raises(otel_ml.ConfigError, match="steps="):
+        profiling.window(range(-2, 10**12))

@@ -17,6 +17,8 @@ OTLP = {"endpoint": "http://gateway:4318"}
 WRONG = [
     ("console", {"digits": "4"}, "console.digits: expected 1 to 17, got '4'."),
     ("console", {"digits": 0.5}, "console.digits: expected 1 to 17, got 0.5."),
+    ("console", {"digits": 4.0}, "console.digits: expected 1 to 17, got 4.0."),
+    ("console", {"digits": True}, "console.digits: expected 1 to 17, got True."),
     ("console", {"width": "80"}, "console.width: expected at least 20, got '80'."),
     ("console", {"metrics": 5}, "console.metrics: expected a name or a list of names, got 5."),
     ("console", {"metrics": ["loss", 5]}, "console.metrics: expected a name or a list of names, got ['loss', 5]."),

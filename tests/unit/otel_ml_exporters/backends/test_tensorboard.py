@@ -242,3 +242,34 @@ def test_each_session_is_a_row_of_its_own_in_the_hparams_tab_also_after_a_restar
     assert found["."] == ({"lr": 0.5}, "01J", [0.5])
     assert found["trial1"] == ({"lr": 0.25}, "01J/trial1", [0.75])
     assert found[outside] == ({"lr": 0.125}, f"01J/{outside}", [0.875])
+
+
+def test_of_sessions_whose_names_begin_alike_each_has_its_own(tmp_path: Path) -> None:
+    exporter = started(tmp_path)
+    sessions = ["lr1", "lr1.5", "lr1.5/b"]
+    params = {
+        "otel_ml.sessions": sessions,
+        "lr": 0.5,
+        "lr1": {"lr": 1.0},
+        "lr1.5": {"lr": 1.5},
+        "lr1.5/b": {"lr": 1.75},
+    }
+    exporter.export(
+        [
+            Params(1, 1.7e9, params),
+            Summary(2, 1.7e9, {"acc": 0.125, "lr1/acc": 0.5, "lr1.5/acc": 0.25, "lr1.5/b/acc": 1.0}),
+        ]
+    )
+    exporter.shutdown(1.0, None)
+
+    found = {
+        folder: (params, acc) for folder, (params, _, acc) in sessions_in(tmp_path / "tensorboard").items() if params
+    }
+
+    [longest] = found.keys() - {".", "lr1", "lr1.5"}
+    assert found == {
+        ".": ({"lr": 0.5}, [0.125]),
+        "lr1": ({"lr": 1.0}, [0.5]),
+        "lr1.5": ({"lr": 1.5}, [0.25]),
+        longest: ({"lr": 1.75}, [1.0]),
+    }

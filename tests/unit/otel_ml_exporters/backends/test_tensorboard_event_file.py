@@ -69,6 +69,22 @@ def test_what_a_power_cut_left_as_zeros_is_cut_off(tmp_path: Path) -> None:
     assert steps(path) == [1]
 
 
+def test_of_a_large_event_that_a_power_cut_left_with_zeros_at_its_end_nothing_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "large.tfevents"
+    file = opened(path)
+    file.append([loss(1)], seq=1)
+    file.append([marked(2, event(0.0, 2, bytes(3 * 2**20)))], seq=2)
+    file.close()
+    with path.open("r+b") as torn:
+        torn.seek(path.stat().st_size - 2**20)
+        torn.write(bytes(2**20))
+
+    again = opened(path)
+    again.close()
+
+    assert again.last_seq == 1
+
+
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "full.tfevents"
     file = opened(path)

@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from otel_ml_exporters.backends.trackio.exporter import _translated  # private: Trackio keeps one folder a process
+from otel_ml_exporters.backends.trackio.exporter import (
+    TrackioExporter,
+    _translated,  # private: Trackio keeps one folder a process
+)
 from otel_ml_exporters.backends.trackio.rows import step_row
 from otel_ml_exporters.backends.trackio.storage import project_name
 from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
+from otel_ml_exporters.records import Image, RunInfo
+from tests.contract.conftest import point_trackio_at
 from tests.contract.stream import step
 
 
-@pytest.mark.parametrize("taken", ["my.model", "registry-x", "model_system", "ünï", ""])
+@pytest.mark.parametrize("taken", ["my.model", "registry-x", "model_system", "ünï", "", "x" * 300])
 def test_a_name_that_would_be_another_projects_file_is_replaced(taken: str) -> None:
     from trackio.sqlite_storage import SQLiteStorage
     from trackio.utils import canonical_project_name
@@ -24,6 +29,7 @@ def test_a_name_that_would_be_another_projects_file_is_replaced(taken: str) -> N
 
     SQLiteStorage.validate_project_name(name)
     assert canonical_project_name(name) == name
+    assert len(f"{name}_artifact_manifests.parquet") <= 255, "no file system takes the names of its files"
     assert project_name(taken) == name != project_name(taken + "x")
 
 
@@ -50,3 +56,46 @@ def test_values_that_a_project_does_not_take_are_refused(tmp_path: Path) -> None
         database.execute("CREATE TABLE metrics (value NOT NULL)")
         with pytest.raises(PermanentExportError, match="NOT NULL"), _translated():
             database.execute("INSERT INTO metrics VALUES (NULL)")
+
+
+def _locked(*_: object, **__: object) -> None:
+    raise sqlite3.OperationalError("database is locked")
+
+
+def exporter_of(run_dir: Path, name: str) -> TrackioExporter:
+    exporter = TrackioExporter()
+    exporter.start(RunInfo(id="01J", experiment="digits", name=name, dir=run_dir, started_at=0.0))
+    return exporter
+
+
+@pytest.mark.parametrize("name", ["../../../outside", "{}/outside", "x" * 300, "team/run", ".."])
+def test_the_images_of_a_run_stay_in_trackios_folder_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    point_trackio_at(tmp_path / "runs" / "trackio", monkeypatch)
+    exporter = exporter_of(tmp_path / "runs" / "digits" / "01J", name.format(tmp_path))
+
+    exporter.export([Image(1, 0.0, "sample", "step", 1, b"a png", 1, 1)])
+
+    media = tmp_path / "runs" / "trackio" / "media" / "digits"
+    [found] = tmp_path.rglob("*.png")
+    assert len(found.relative_to(media).parts) > 2, "beside the folders of runs"
+    assert found.read_bytes() == b"a png"
+
+
+def test_what_a_name_was_is_stored_also_where_the_first_try_met_a_locked_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trackio.sqlite_storage import SQLiteStorage
+
+    point_trackio_at(tmp_path / "runs" / "trackio", monkeypatch)
+    exporter = exporter_of(tmp_path / "runs" / "digits" / "01J", "one")
+    with monkeypatch.context() as patch:
+        patch.setattr(SQLiteStorage, "bulk_log", staticmethod(_locked))
+        with pytest.raises(RetryableExportError, match="locked"):
+            exporter.export([step(1, 1, {"step": 1.0})])
+    exporter.export([step(1, 1, {"step": 1.0})])
+
+    config = SQLiteStorage.get_run_config("digits", "one", "01J")
+    assert config is not None
+    assert config["otel_ml/names"] == {"metric/step": "step"}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,21 @@ def test_where_no_commit_tells_the_length_all_that_is_whole_counts(tmp_path: Pat
     LateFile(path, None, 10_000).append([b"three"])
 
     assert read_late(path) == ([b"one", b"two", b"three"], 0)
+
+
+def test_to_open_a_large_file_takes_no_memory_for_what_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "late.otlp"
+    file = LateFile(path, 0, 2**30)
+    for _ in range(4):
+        file.append([bytes(8 * 2**20)])
+
+    tracemalloc.start()
+    opened = LateFile(path, file.length, 2**30)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert opened.length == file.length
+    assert most < 2**20
 
 
 def test_an_append_for_which_there_is_no_space_may_be_tried_again(tmp_path: Path) -> None:

@@ -148,6 +148,35 @@ def test_parameters_have_names_as_metrics_have_them_in_a_store_of_files_too(
     assert "'lr/decay' is 'lr.decay'" in str(exporter.notice)
 
 
+@pytest.mark.parametrize("letter", ["😀", "𠀀", "损"])
+def test_a_name_of_letters_that_json_escapes_is_the_same_metric_after_a_restart(
+    tmp_path: Path, mlflow_database: Path, letter: str
+) -> None:
+    uri = f"sqlite:///{copied(mlflow_database, tmp_path)}"
+    for seq in (1, 2):
+        exporter, _ = opened(tmp_path, uri=uri)
+        exporter.export([row(seq, {letter * 1000: float(seq)})])
+        exporter.shutdown(5.0, None)
+
+    client = client_of(uri)
+    [found] = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
+    assert list(found.data.metrics.values()) == [2.0]
+    assert list(json.loads(found.data.tags["otel_ml.names.0"]).values()) == [letter * 1000]
+
+
+def test_a_parameter_whose_name_no_tag_can_hold_ends_no_run(tmp_path: Path, mlflow_database: Path) -> None:
+    uri = f"sqlite:///{copied(mlflow_database, tmp_path)}"
+    for seq in (1, 2):
+        exporter, _ = opened(tmp_path, uri=uri)
+        exporter.export([Params(seq, float(seq), {"p" * 9000: 1, "学习率?": 2})])
+        exporter.shutdown(5.0, None)
+
+    client = client_of(uri)
+    [found] = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
+    assert found.data.params["p" * 250] == "1"
+    assert found.data.params[fitting("学习率?")] == "2"
+
+
 def test_of_a_row_that_the_store_refuses_the_refused_values_are_named(
     tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
