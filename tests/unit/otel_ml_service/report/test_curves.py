@@ -37,7 +37,8 @@ def test_a_line_goes_from_corner_to_corner_with_its_numbers_at_the_edges() -> No
 
     assert paths(figure) == [("c0", "M54.0 130.0L193.0 69.0L332.0 8.0")]
     assert labels(figure) == [
-        ("2", "49", "16", "end"), ("0", "49", "130", "end"), ("0", "54", "145", "start"), ("step 2", "332", "145", "end"),
+        ("2", "49", "16", "end"), ("0", "49", "130", "end"), ("0", "54", "145", "start"),
+        ("step 2", "332", "145", "end"),
     ]  # fmt: skip
     [picture] = [has for tag, has in Reader(figure).elements if tag == "svg"]
     assert (picture["viewbox"], picture["aria-label"]) == ("0 0 340 150", "loss over step")

@@ -13,32 +13,43 @@ def span(name: str, begin: int, end: int, rank: int, step: int | None = 3, axis:
 
 
 def two_ranks() -> list[Span]:
-    waiting = span("sync", 9, 11, 0)
     timed = [
-        (span("forward", 5, 5 + took, rank), span("step", 5, 15, rank), span("backward", 11, 15, rank))
-        for rank, took in ((0, 4), (1, 6))
-    ]
-    return [waiting, *(found for of_rank in timed for found in of_rank)]
+        (span("forward", 5, front, rank), span("step", 5, 16, rank), span("sync", front, 12, rank),
+         span("backward", 12, 16, rank))
+        for rank, front in ((0, 9), (1, 11))
+    ]  # fmt: skip
+    return [found for of_rank in timed for found in of_rank]
 
 
 def test_a_row_is_a_rank_with_its_timers_in_microseconds_and_who_was_at_the_front_has_a_frame() -> None:
     view = step_view(("trainer", "step", 3), two_ranks())
 
-    assert (view["role"], view["axis"], view["step"], view["us"]) == ("trainer", "step", 3, 10_000.0)
+    assert (view["role"], view["axis"], view["step"], view["us"]) == ("trainer", "step", 3, 11_000.0)
     assert view["names"] == ["step", "forward", "sync", "backward"]
     first, second = view["rows"]
     assert (first["who"], second["who"]) == ("trainer 0", "trainer 1")
     assert [box[:4] for box in first["boxes"]] == [
-        [0, 0.0, 10_000.0, 0], [1, 0.0, 4_000.0, 1], [2, 4_000.0, 2_000.0, 1], [3, 6_000.0, 4_000.0, 1],
+        [0, 0.0, 11_000.0, 0], [1, 0.0, 4_000.0, 1], [2, 4_000.0, 3_000.0, 1], [3, 7_000.0, 4_000.0, 1],
     ]  # fmt: skip
     assert [box[:4] for box in second["boxes"]] == [
-        [0, 0.0, 10_000.0, 0], [1, 0.0, 6_000.0, 1], [3, 6_000.0, 4_000.0, 1],
+        [0, 0.0, 11_000.0, 0], [1, 0.0, 6_000.0, 1], [2, 6_000.0, 1_000.0, 1], [3, 7_000.0, 4_000.0, 1],
     ]  # fmt: skip
     assert (first["boxes"][1][4], second["boxes"][1][4]) == (0, 1)
     assert {row["boxes"][0][4] for row in view["rows"]} == {0}
-    said = "trainer, step 3: 10 ms. The slowest rank's step, 10 ms, is forward 6 ms (rank 1) + backward 4 ms (rank "
+    said = "trainer, step 3: 11 ms. The slowest rank's step, 11 ms, is forward 6 ms (rank 1) + backward 4 ms (rank "
     assert view["said"].startswith(said)
-    assert view["said"].endswith("who was at the front has a frame.")
+    assert " + sync 1 ms (rank " in view["said"]
+    assert view["said"].endswith(" has a frame.")
+
+
+def test_a_rank_alone_has_its_longest_path_in_frames() -> None:
+    view = step_view(("trainer", "step", 3), [span("forward", 0, 4, 0), span("backward", 4, 10, 0)])
+
+    assert view["rows"] == [{"who": "trainer 0", "boxes": [[0, 0.0, 4_000.0, 0, 1], [1, 4_000.0, 6_000.0, 0, 1]]}]
+    assert view["said"] == (
+        "trainer, step 3: 10 ms. The slowest rank's step, 10 ms, is backward 6 ms (rank 0) + forward 4 ms (rank 0); "
+        "what is on the longest path, through who was waited for, has a frame."
+    )
 
 
 def test_of_more_ranks_than_are_drawn_those_at_the_front_and_the_longest_are() -> None:
