@@ -50,7 +50,8 @@ def main(name: str, options: Mapping[str, object], folder: Path, last: int) -> N
     # One that cannot be made or started is tried for ever by a service; here nobody mends it meanwhile.
     while pipeline.behind and not pipeline.is_stopped and pipeline.status.state != "failed":
         time.sleep(_LOOK_S)
-    pipeline.ask_to_stop(_CLOSE_S)
+    # One that is behind by then was given up, and gets no more time.
+    pipeline.ask_to_stop(0.0 if pipeline.behind else _CLOSE_S)
     sys.exit(0 if pipeline.join() and not pipeline.behind and not pipeline.status.lost else 1)
 
 
