@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-
 pytestmark = pytest.mark.long
 
 SERVING = """
