@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
@@ -94,6 +93,14 @@ def test_the_service_is_told_that_the_workers_end_with_a_driver_that_has_some(cl
         assert (without_workers, dismissals(captured)) == (0, 1)
 
 
+def fails() -> None:
+    """Be a driver that ends Ray in any case."""
+    try:
+        raise ValueError("a worker said so")
+    finally:
+        ray.shutdown()
+
+
 def test_of_a_driver_that_fails_the_workers_may_be_the_reason(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,9 +108,8 @@ def test_of_a_driver_that_fails_the_workers_may_be_the_reason(
         cluster.is_there = True
         ray_end.end_others()
         ray_end.end_gently()
-        with pytest.raises(ValueError, match="a worker said so"), ExitStack() as left:
-            left.callback(ray.shutdown)
-            raise ValueError("a worker said so")
+        with pytest.raises(ValueError, match="a worker said so"):
+            fails()
         monkeypatch.setattr(sys, "last_value", ValueError("nobody caught it"), raising=False)
         cluster.at_exit[0]()
 
