@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
 import os
 import platform
+import resource
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
+
+from otel_ml_service.process_limits import allow_open_files, most_files, most_files_of_a_service
 
 NICEST = 19
 """What a process that is nicer than that has, on Linux and macOS."""
@@ -87,3 +92,63 @@ class TestKeepFreedMemory:
         )
 
         assert kept < usual / 4
+
+
+LIMITS = """
+import gc, json, os, resource, sys
+from otel_ml_service.process_limits import allow_open_files, look_for_garbage_rarely, most_files, open_files
+from otel_ml_service.process_limits import most_files_of_a_service
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 200))
+before = [resource.getrlimit(resource.RLIMIT_NOFILE)[0], most_files_of_a_service()]
+allow_open_files()
+after = [*resource.getrlimit(resource.RLIMIT_NOFILE), most_files(), most_files_of_a_service()]
+few = open_files()
+held = [os.open("/dev/null", os.O_RDONLY) for _ in range(10)]
+more = open_files()
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    beyond = open_files()
+for handle in held:
+    os.close(handle)
+look_for_garbage_rarely()
+rarely = [gc.get_threshold(), gc.get_freeze_count() > 1_000, gc.isenabled()]
+print(json.dumps([before, after, more - few, beyond == sys.maxsize, rarely]))
+"""
+
+
+class TestOpenFiles:
+    def test_a_service_takes_all_that_it_may_have_and_keeps_some_back(self) -> None:
+        done = subprocess.run([sys.executable, "-c", LIMITS], capture_output=True, check=True)
+
+        before, after, further, is_beyond_any_limit, garbage = json.loads(done.stdout)
+        assert before == [128, 200 - 64]
+        assert after == [200, 200, 200 - 64, 200 - 64]
+        assert (further, is_beyond_any_limit) == (10, True)
+        assert garbage == [[50_000, 20, 100], True, True]
+
+    @pytest.mark.parametrize("most", [most_files, most_files_of_a_service])
+    def test_who_may_have_any_number_is_not_bound(
+        self, monkeypatch: pytest.MonkeyPatch, most: Callable[[], int]
+    ) -> None:
+        for hard in (resource.RLIM_INFINITY, 4096):
+            monkeypatch.setattr(resource, "getrlimit", lambda _, hard=hard: (hard, hard))
+            assert most() == (sys.maxsize if hard == resource.RLIM_INFINITY else 4096 - 64)
+
+    def test_where_a_system_does_not_give_what_it_allows_as_many_as_it_gives_are_taken(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[tuple[int, int]] = []
+
+        def of_macos(_: int, limits: tuple[int, int]) -> None:
+            asked.append(limits)
+            if limits[0] == resource.RLIM_INFINITY:
+                raise ValueError("current limit exceeds maximum limit")
+
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+        monkeypatch.setattr(resource, "setrlimit", of_macos)
+
+        allow_open_files()
+
+        assert asked == [(resource.RLIM_INFINITY, resource.RLIM_INFINITY), (10_240, resource.RLIM_INFINITY)]
