@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from otel_ml._internal.events.event_arguments import is_on, located_name
 from otel_ml._internal.events.event_queue import EventQueue, current_events
 from otel_ml._internal.events.file_reader import ReadLimit
 from otel_ml._internal.events.log_record import LogRecord
+from otel_ml._internal.events.temporary_folder import TemporaryFolder
 from otel_ml._internal.safe_repr import exact_text, safe_repr
 from otel_ml._internal.signature import public
 from otel_ml.wire import attributes as keys
@@ -89,7 +91,10 @@ def _log_artifact(
         return
     chosen = _aliases(aliases, call)
     time_ns = time.time_ns()
-    opened, events = artifacts.open_artifact(found), current_events()  # of this run: the reader's thread has no context
+    events = current_events()  # of this run: the reader's thread has no context
+    # What is ours stays until it is read: it need not be open, where only so many files may be.
+    ours = TemporaryFolder.around(found)
+    opened = [] if ours is not None else artifacts.open_artifact(found)
     is_folder = found.is_dir()
     of_each = {"ml.artifact.type": _kind(artifact_type, call), "ml.artifact.aliases": list(chosen)}
 
@@ -100,11 +105,13 @@ def _log_artifact(
             return
         files = opened or list(artifacts.artifact_files(found))
         for at, file in enumerate(files):
-            if limit.is_over():
+            # Of a file of ours the place, for which alone there is time, is nowhere soon.
+            if limit.is_over() or (ours is not None and not limit.has_time()):
                 _count_unrecorded(len(files) - at, found, call)
                 return
+            placed = replace(file.moved(path_in, is_below=is_folder), stays=ours is None)
             try:
-                content, more = _read_or_located(file.moved(path_in, is_below=is_folder), call, limit.has_time, events)
+                content, more = _read_or_located(placed, call, limit.has_time, events)
             except OSError as error:  # the other files of a folder are not lost with it
                 reporter.dropped["missing_artifact"] += 1
                 why = f"{error.strerror or error}"
@@ -122,10 +129,16 @@ def _log_artifact(
 def _read_or_located(
     file: artifacts.ArtifactFile, call: str, has_time: Callable[[], bool], events: EventQueue
 ) -> tuple[bytes, Mapping[str, object]]:
-    """Return content and attributes of a file; at the end of the process perhaps only where it is."""
+    """Return content and attributes of a file; at the end of the process perhaps only where it is.
+
+    Raises:
+        OSError: it cannot be read, or there was no time to, and it does not stay.
+    """
     read = artifacts.read_artifact(file, run_folder=events.run_folder, go_on=has_time) if has_time() else None
     if read is not None:
         return read
+    if not file.stays:
+        raise TimeoutError("the process ends; OTEL_ML_EXIT_WAIT gives it more time")
     reporter.dropped["missing_content"] += 1
     reporter.say(
         "missing-content",

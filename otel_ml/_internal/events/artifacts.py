@@ -78,12 +78,14 @@ class ArtifactFile:
         path_in: its path inside the artifact.
         opened: the file; None: it is opened when it is read.
         version: at the call; None: it is what is there when it is read.
+        stays: whether its name may be there after it was read.
     """
 
     path: Path
     path_in: str
     opened: io.FileIO | None = None
     version: Version | None = None
+    stays: bool = True
 
     def moved(self, path_in: str, *, is_below: bool) -> ArtifactFile:
         """Return it with another path inside the artifact, or below that; as it is where there is none."""
@@ -164,7 +166,7 @@ def read_artifact(
         version = file.version or Version.of(os.fstat(opened.fileno()))
         if version.size > MAX_INLINE and run_folder is not None:
             with suppress(OSError):  # then it is as with a service elsewhere: the name has to stay
-                kept = _keep(opened, file.path, kept_folder(run_folder), version, go_on)
+                kept = _keep(opened, file, kept_folder(run_folder), version, go_on)
                 return None if kept is None else (b"", _attributes(file, version, kept=kept))
         return _read(opened, file, version, go_on)
 
@@ -216,11 +218,13 @@ def _attributes(file: ArtifactFile, version: Version, *, sha256: str = "", kept:
     }
 
 
-def _keep(opened: io.FileIO, path: Path, folder: Path, version: Version, go_on: Callable[[], bool]) -> str | None:
+def _keep(
+    opened: io.FileIO, file: ArtifactFile, folder: Path, version: Version, go_on: Callable[[], bool]
+) -> str | None:
     """Give an open file a name of our own, and return that; None where there was no time.
 
     It is a link; of a file of another disk a symbolic one, for the service to copy, or a copy where it has no name any
-    more.
+    more, or will soon have none.
     """
     # Each by itself: `mkdir(parents=True)` makes what is above with the usual mode, readable for others.
     for made in (folder.parent, folder):
@@ -229,8 +233,8 @@ def _keep(opened: io.FileIO, path: Path, folder: Path, version: Version, go_on: 
     try:
         _link(opened, folder / name)
     except OSError:
-        if _is_still(opened, path):
-            (folder / name).symlink_to(path.absolute())
+        if file.stays and _is_still(opened, file.path):
+            (folder / name).symlink_to(file.path.absolute())
         elif not _copy(opened, folder / name, version, go_on):
             return None
     return name

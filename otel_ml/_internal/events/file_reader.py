@@ -100,6 +100,7 @@ class FileReader:
         artifact = self._asked.get()
         if artifact is not None:
             yield from artifact(self.limit)
+            del artifact
             self.left -= 1
 
     def close(self) -> None:
@@ -113,5 +114,7 @@ class FileReader:
                 # Waits while `_READY` records are there: a large folder is not read into memory ahead of who takes its
                 # records.
                 self._ready.put(record)
+            # With a folder of ours that it holds: after the last one the process may end.
+            del artifact
             # `take()` counts the artifact as read.
             self._ready.put(None)

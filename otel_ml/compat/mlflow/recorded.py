@@ -6,10 +6,7 @@ it, and MLflow's folders say which it is, `texts/notes/a.txt/…`.
 
 from __future__ import annotations
 
-import atexit
 import json
-import shutil
-import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any
 
 import otel_ml
 from otel_ml._internal.events.config_values import config_value
+from otel_ml._internal.events.temporary_folder import TemporaryFolder
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml._internal.safe_repr import safe_repr, text_of
 from otel_ml.compat.mlflow.active_run import NOTE, RUN_NAME, ActiveRun, Facts
@@ -369,13 +367,11 @@ def log_inputs(
 @reports_unrecordable
 def log_stream(stream: Any, artifact_file: str, run_id: str | None = None) -> None:
     """Record what a stream has as a file."""
-    folder = Path(tempfile.mkdtemp(prefix="otel-ml-stream-"))
-    path = folder / Path(artifact_file).name
+    folder = TemporaryFolder("stream")
+    path = folder.path / Path(artifact_file).name
     path.write_bytes(stream.read())
     with run_of("log_stream", run_id) as active:
         otel_ml.log_artifact(path, name=f"{active.prefix}{artifact_file}")
-    # Not sooner: a file above 4 MiB on another disk than the run's is copied by its name, later.
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 def load_table(artifact_file: str, run_ids: Any = None, extra_columns: Any = None) -> Any:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.events.temporary_folder import TemporaryFolder
 from otel_ml.compat.tensorboard import figures
 from otel_ml.compat.tensorboard.embedding import Embedding
 from otel_ml.compat.tensorboard.mesh import Mesh
@@ -193,7 +192,7 @@ class MediaWriter(RunWriter):
         del config_dict
         not_kept(f"add_mesh({tag!r})", "it is kept as PLY files in an artifact, without camera and light.")
         name, where = self._beside(tag, global_step, walltime)
-        with TemporaryDirectory(prefix="otel-ml-mesh-") as folder:
-            for number, mesh in enumerate(Mesh.of_batch(vertices, colors, faces)):
-                mesh.write(Path(folder, f"{number}.ply"))
-            otel_ml.log_artifact(folder, name=name, type="mesh", **where)
+        folder = TemporaryFolder("mesh")
+        for number, mesh in enumerate(Mesh.of_batch(vertices, colors, faces)):
+            mesh.write(folder.path / f"{number}.ply")
+        otel_ml.log_artifact(folder.path, name=name, type="mesh", **where)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -14,6 +13,7 @@ from typing import IO, Any
 
 import otel_ml
 from otel_ml._internal.events.artifact_calls import log_artifact_as
+from otel_ml._internal.events.temporary_folder import TemporaryFolder
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.wandb.artifact_entry import ArtifactEntry
@@ -61,7 +61,7 @@ class Artifact:
         self._added = FilesAsAdded()
         self._objects: dict[str, Media] = {}
         self._references: list[str] = []
-        self._written: Path | None = None
+        self._written: TemporaryFolder | None = None
 
     def add_file(
         self,
@@ -141,8 +141,8 @@ class Artifact:
         """Open a new file that belongs to the artifact; `policy`, of W&B's own cache, changes nothing."""
         del policy
         if self._written is None:
-            self._written = Path(tempfile.mkdtemp(prefix="otel-ml-artifact-"))
-        path = self._written / name
+            self._written = TemporaryFolder("artifact")
+        path = self._written.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open(mode, encoding=encoding) as file:
             yield file
@@ -293,10 +293,9 @@ class Artifact:
             otel_ml.log_params({self.name: kept}, prefix="artifacts")
 
     def forget(self) -> None:
-        """Remove what `new_file()` wrote and copies of what was added, once the run has ended."""
+        """Let go of what `new_file()` wrote and of copies of what was added: the run has ended."""
         self._added.forget()
-        if self._written is not None:
-            shutil.rmtree(self._written, ignore_errors=True)
+        self._written = None
 
 
 def _mapping(given: Any) -> dict[str, Any]:

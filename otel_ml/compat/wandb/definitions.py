@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from otel_ml._internal.safe_repr import safe_repr, text_of
-from otel_ml.compat.tracking.as_number import plain_float
 from otel_ml.compat.tracking.not_kept import is_given, not_kept
 from otel_ml.compat.tracking.step_axes import whole
+from otel_ml.compat.wandb.final_values import Summary
+from otel_ml.compat.wandb.values_so_far import ValuesSoFar
 from otel_ml.variable import comma_separated
 
 __all__ = ["Definitions", "Metric"]
@@ -37,35 +37,6 @@ class Metric:
     goal: str | None = None
     step_sync: bool | None = None
     hidden: bool | None = None
-
-
-@dataclass(slots=True)
-class Extremes:
-    """The values of one name so far, as a summary may ask for them."""
-
-    count: int = 0
-    total: float = 0.0
-    min: float = math.inf
-    max: float = -math.inf
-    first: float = math.nan
-    last: float = math.nan
-
-    def add(self, value: float) -> None:
-        """Take a value; NaN is not an extreme."""
-        self.first = value if not self.count else self.first
-        self.last = value
-        self.count += 1
-        self.total += value
-        if value < self.min:
-            self.min = value
-        if value > self.max:
-            self.max = value
-
-    def of(self, wanted: str, goal: str | None) -> float:
-        """Return one of them; the best is what the goal says, or the smallest."""
-        if wanted == "best":
-            return self.max if goal == "maximize" else self.min
-        return self.total / self.count if wanted == "mean" else float(getattr(self, wanted))
 
 
 class SharedIndex:
@@ -105,7 +76,7 @@ class Definitions:
     metrics: dict[str, Metric] = field(default_factory=dict)
     _found: dict[str, Metric | None] = field(default_factory=dict)
     _of_glob: dict[str, Metric] = field(default_factory=dict)
-    _extremes: dict[str, Extremes] = field(default_factory=dict)
+    _so_far: ValuesSoFar = field(default_factory=ValuesSoFar)
     _last: dict[str, Any] = field(default_factory=dict)
     _shared: SharedIndex = field(default_factory=SharedIndex)
     _step: tuple[int, int] = (-1, -1)
@@ -195,27 +166,36 @@ class Definitions:
         for (axis, index), drawn in apart.items():
             yield axis, index, drawn
 
-    def observe(self, values: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-        """Take values into the summaries that ask for them, and return these; `values` are plain numbers."""
-        self._last.update(values)
-        summed: dict[str, dict[str, float]] = {}
-        for name, value in values.items():
-            asked = self._asked(name)
-            number = plain_float(value)
-            if asked is None or number is None:
-                continue
-            extremes = self._extremes.get(name)
-            if extremes is None:
-                extremes = self._extremes[name] = Extremes()
-            # Also where the summary is `none`: a later definition asks for what was there before, too.
-            extremes.add(number)
-            if _NONE not in asked.summary:
-                summed[name] = {wanted: extremes.of(wanted, asked.goal) for wanted in asked.summary}
-        return summed
+    def count(self, values: Mapping[str, Any]) -> None:
+        """Take the numbers of a row: a later definition asks for what was there before, too."""
+        self._so_far.add(values)
 
-    def shown(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that the summary has: those of a metric whose summary is `none` are not there."""
-        return {name: value for name, value in values.items() if not self._is_hidden(name)}
+    def observe(self, values: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+        """Take the numbers of a row, and return the summaries of those that some are asked for of."""
+        self._last.update(values)
+        self.count(values)
+        asked = {name: self._asked(name) for name in values}
+        summed = {name: self._summed(name, metric) for name, metric in asked.items() if metric is not None}
+        return {name: found for name, found in summed.items() if found}
+
+    def show_defined(self, summary: Summary, name: str) -> None:
+        """Have a summary show what was just asked for of a name, if that has values."""
+        # `define()` has said what is no name.
+        metric = self.metrics.get(name) if isinstance(name, str) else None
+        if metric is not None and _NONE in metric.summary:
+            summary.forget([name])
+        elif metric is not None and (found := self._summed(name, metric)):
+            summary.observe({name: found})
+
+    def _summed(self, name: str, asked: Metric) -> dict[str, float]:
+        values = None if _NONE in asked.summary else self._so_far.of(name)
+        return {} if values is None else {wanted: values.of(wanted, asked.goal) for wanted in asked.summary}
+
+    def show(self, summary: Summary, values: Mapping[str, Any]) -> None:
+        """Have a summary show the last values of a row, and of a metric whose summary is `none` nothing anymore."""
+        hidden = {name for name in values if self._is_hidden(name)}
+        summary.observe({name: value for name, value in values.items() if name not in hidden})
+        summary.forget(hidden)
 
     def _is_hidden(self, name: str) -> bool:
         metric = self._metric(name)
@@ -227,15 +207,14 @@ class Definitions:
 
     def summaries(self) -> dict[str, float]:
         """Return `loss.min` and the like, as W&B calls them."""
-        asked = {name: self._asked(name) for name in self._extremes}
-        found = {
-            f"{name}.{wanted}": self._extremes[name].of(wanted, metric.goal)
-            for name, metric in asked.items()
-            if metric is not None and _NONE not in metric.summary
-            for wanted in metric.summary
+        # Of names and not of globs: a glob that came after the last value of a name asked nothing of it.
+        asked = {name: metric for name, metric in self.metrics.items() if metric.summary}
+        of_globs = {name: metric for name, metric in self._of_glob.items() if name not in self.metrics}
+        return {
+            f"{name}.{wanted}": value
+            for name, metric in {**of_globs, **asked}.items()
+            for wanted, value in self._summed(name, metric).items()
         }
-        # NaN alone, of which there is no smallest value, leaves infinity here.
-        return {name: value for name, value in found.items() if math.isfinite(value)}
 
     def _asked(self, name: str) -> Metric | None:
         """Return the definition that says what the summary has of a name; None where none does."""

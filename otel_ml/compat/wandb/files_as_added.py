@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from otel_ml._internal.events.temporary_folder import TemporaryFolder
 
 __all__ = ["FilesAsAdded"]
 
@@ -42,7 +43,7 @@ class FilesAsAdded:
     """
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
+        self._folder: TemporaryFolder | None = None
         self._copies = 0
         self._added: dict[str, _Added] = {}
 
@@ -67,14 +68,13 @@ class FilesAsAdded:
         return [(at, one.file if one.kept is None or one.is_as_added() else one.kept) for at, one in added.items()]
 
     def forget(self) -> None:
-        """Remove the copies."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        """Let go of the copies: they are removed as soon as nobody has to read them."""
+        self._folder = None
 
     def _kept(self, file: Path) -> Path | None:
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="otel-ml-added-"))
-        kept = self._folder / str(self._copies)
+            self._folder = TemporaryFolder("added")
+        kept = self._folder.path / str(self._copies)
         # Numbered: files of one name may be added from several folders.
         self._copies += 1
         if file.stat().st_size <= _COPIED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from otel_ml.compat.tracking.not_kept import not_kept
@@ -41,6 +41,11 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
     def observe(self, row: Mapping[str, Any]) -> None:
         """Remember the last values of names."""
         self._values.update(row)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Have no value of names."""
+        for name in names:
+            self._values.pop(name, None)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or `default`."""

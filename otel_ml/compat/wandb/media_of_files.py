@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.events.temporary_folder import TemporaryFolder
 from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.tracking.not_kept import not_kept, options_not_kept
 from otel_ml.compat.wandb.frozen import frozen
@@ -51,10 +50,10 @@ class _File(Media):
 
     def _write(self, name: str, content: str, ending: str, step: int | None, axis: str | None) -> None:
         kind = type(self).__name__.lower()
-        with tempfile.TemporaryDirectory(prefix="otel-ml-file-") as folder:
-            written = Path(folder) / f"{kind}.{ending}"
-            written.write_text(content, encoding="utf-8")
-            otel_ml.log_artifact(written, name=name, type=kind, step=step, axis=axis)
+        folder = TemporaryFolder("file")
+        written = folder.path / f"{kind}.{ending}"
+        written.write_text(content, encoding="utf-8")
+        otel_ml.log_artifact(written, name=name, type=kind, step=step, axis=axis)
 
 
 def _path_or_text(file: Any) -> Any:

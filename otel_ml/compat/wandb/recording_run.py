@@ -112,6 +112,7 @@ class Run(RunFacts):
                 self._log_any(named(data), at)
             else:
                 self.summary.observe(data)
+                self._definitions.count(data)
                 self._counts.log(data, at)
         except Exception as error:  # noqa: BLE001 (the boundary to the user's program and its objects)
             if not isinstance(data, Mapping):  # no row: the next one is at the step of this one
@@ -134,7 +135,7 @@ class Run(RunFacts):
         scalars, others = parted(data)
         at = self._definitions.step_of(scalars, of_row)
         numbers = plain_numbers(scalars)
-        self.summary.observe(self._definitions.shown({**numbers, **texts_and_lists(others)}))
+        self._definitions.show(self.summary, {**numbers, **texts_and_lists(others)})
         if self._definitions.metrics:
             for axis, index, row in self._definitions.rows(scalars, of_row):
                 if axis is None:
@@ -143,6 +144,7 @@ class Run(RunFacts):
                     self._log_over(axis, index, row)
             self.summary.observe(self._definitions.observe(numbers))
         else:
+            self._definitions.count(numbers)
             self._counts.log(scalars, at)
         for name, value in others.items():
             keep(name, value, at, self._counts.axis_beside(name))
@@ -166,12 +168,11 @@ class Run(RunFacts):
 
         `summary="best"` keeps the smallest value, with `goal="maximize"` the largest.
         """
-        metric = self._definitions.define(
-            name, step_metric, summary, overwrite, goal, step_sync=step_sync, hidden=hidden
-        )
-        if metric.step_metric is not None:
+        said = self._definitions.define(name, step_metric, summary, overwrite, goal, step_sync=step_sync, hidden=hidden)
+        self._definitions.show_defined(self.summary, said.name)
+        if said.step_metric is not None:
             otel_ml.log_params({STEP_METRICS_PARAM: self._definitions.step_metrics()})
-        return metric
+        return said
 
     # --- files ---------------------------------------------------------------------------------------------------
 
@@ -301,8 +302,6 @@ class Run(RunFacts):
     def pin_config_keys(self, keys: Iterable[str] = ()) -> None:
         """Say that a layout of W&B's pages is not kept."""
         not_kept(f"run.pin_config_keys({list(keys)!r:.80})", "the parameters are recorded, which are pinned is not.")
-
-    # --- the rest ------------------------------------------------------------------------------------------------
 
     @_inside
     def alert(self, title: str, text: str = "", level: Any = None, wait_duration: Any = None) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import otel_ml
+from otel_ml._internal.events.temporary_folder import TemporaryFolder
 from otel_ml.never_raises import never_raises
 
 __all__ = ["Checkpoints", "SavedCheckpoint", "saved_checkpoints"]
@@ -81,7 +80,6 @@ class Checkpoints:
 
     def __init__(self) -> None:
         self._recorded: dict[Path, float] = {}
-        self._folders: list[Path] = []
 
     @never_raises  # a full disk, a file that another process removes: training, or what ended it, goes on
     def record(self, callback: Any, step: int | None) -> None:
@@ -92,13 +90,12 @@ class Checkpoints:
 
     @never_raises  # the next checkpoint is recorded all the same
     def _record_metadata(self, saved: SavedCheckpoint, step: int | None) -> None:
-        file, name = self._metadata(saved), f"{saved.path.stem}/metadata"
-        otel_ml.log_artifact(file, name=name, type="checkpoint", aliases=saved.aliases, step=step)
+        import yaml
 
-    def clean(self) -> None:
-        """Remove the temporary files: they were read."""
-        while self._folders:
-            shutil.rmtree(self._folders.pop(), ignore_errors=True)
+        folder = TemporaryFolder("checkpoint")
+        file, name = folder.path / "metadata.yaml", f"{saved.path.stem}/metadata"
+        file.write_text(yaml.safe_dump(_plain(saved.metadata), sort_keys=False), encoding="utf-8")
+        otel_ml.log_artifact(file, name=name, type="checkpoint", aliases=saved.aliases, step=step)
 
     def _new(self, callback: Any) -> Iterator[SavedCheckpoint]:
         for saved in saved_checkpoints(callback):
@@ -106,15 +103,6 @@ class Checkpoints:
             if self._recorded.get(saved.path) != saved.saved_at:
                 self._recorded[saved.path] = saved.saved_at
                 yield saved
-
-    def _metadata(self, saved: SavedCheckpoint) -> Path:
-        import yaml
-
-        folder = Path(tempfile.mkdtemp(prefix="otel-ml-checkpoint-"))
-        self._folders.append(folder)
-        file = folder / "metadata.yaml"
-        file.write_text(yaml.safe_dump(_plain(saved.metadata), sort_keys=False), encoding="utf-8")
-        return file
 
 
 def _plain(value: Any) -> Any:

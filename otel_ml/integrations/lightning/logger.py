@@ -180,9 +180,7 @@ class OtelMLLogger(LOGGER):  # type: ignore[misc] # which of two packages it com
                     self._checkpoints.record(callback, _step_of(callback))
                 if status != "success":
                     otel_ml.event("lightning.finalize", {"status": str(status)})
-        # Only what has arrived was read for certain.
-        if run.flush():
-            self._checkpoints.clean()
+        run.flush()
 
 
 @never_raises  # modules of users say what they are: `extra_repr()`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,17 @@ def test_an_address_is_logged_as_the_address(captured_wandb: Capture) -> None:
     said = [event.body for event in captured_wandb.events if event.kind == "ml.params"]
     assert said == [{"artifacts": {"weights": {"references": ["s3://bucket/weights"]}}}]
     assert (logged.name, captured_wandb.notices) == ("weights", [])
+
+
+def test_copies_of_an_artifact_that_is_never_logged_are_removed_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "one.txt").write_text("content")
+    artifact = wandb.Artifact("never", "data")
+    artifact.add_file(tmp_path / "one.txt")
+    assert [*tmp_path.glob("otel-ml-*/*")]
+
+    del artifact
+
+    assert [*tmp_path.glob("otel-ml-*")] == []
