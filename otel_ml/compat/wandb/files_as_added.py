@@ -67,9 +67,11 @@ class FilesAsAdded:
         return [(at, one.file if one.kept is None or one.is_as_added() else one.kept) for at, one in added.items()]
 
     def forget(self) -> None:
-        """Remove the copies."""
+        """Remove the copies; from then on the files are what is there."""
+        self._added.clear()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
 
     def _kept(self, file: Path) -> Path | None:
         if self._folder is None:
