@@ -24,7 +24,7 @@ from otel_ml.compat.forge.merging import merged_metrics, say_failed
 from otel_ml.compat.forge.metric import Metric, Reduce, held_value
 from otel_ml.compat.forge.modes import LoggingMode, modes_from, publish, stream
 from otel_ml.compat.tracking.run_of_the_job import has_run
-from otel_ml.compat.tracking.step_axes import counted
+from otel_ml.compat.tracking.step_axes import counted, whole
 from otel_ml.warn_once import say
 from otel_ml.wire.attributes import DEFAULT_AXIS
 
@@ -160,8 +160,11 @@ class Collector:
             self._flushes += 1
         for metric in held:
             publish(metric, self.modes, global_step)
-        self._step = global_step + 1
-        self._lead(self._step)
+        # Of what is no step, which is said where it is recorded, nothing follows.
+        index = whole(global_step)
+        if index is not None:
+            self._step = index + 1
+            self._lead(self._step)
         return _states_of(own)
 
     def finish(self) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeAlias
 
 from otel_ml.compat.megatron import distributed
+from otel_ml.compat.tracking.printed import print_line
 from otel_ml.warn_once import say
 
 __all__ = [
@@ -52,7 +53,7 @@ def barrier_and_log(string: str) -> None:
     """Print `string` and the time on rank 0. Nobody waits for other ranks."""
     if distributed.rank() == 0:
         now = datetime.now().strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ005 (Megatron's line, by local time)
-        print(f"[{string}] datetime: {now} ", flush=True)  # noqa: T201 (what it is for)
+        print_line(f"[{string}] datetime: {now} ")
 
 
 def safe_serialize(obj: object) -> str:

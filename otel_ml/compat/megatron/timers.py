@@ -12,6 +12,7 @@ from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.megatron import distributed
 from otel_ml.compat.megatron.names import published
 from otel_ml.compat.megatron.timer_text import text_of
+from otel_ml.compat.tracking.printed import print_line
 from otel_ml.compat.tracking.step_axes import counted
 from otel_ml.exceptions import ConfigError
 from otel_ml.warn_once import say
@@ -216,7 +217,7 @@ class Timers:
         normalizer: float = 1.0,
         reset: bool = True,
         barrier: bool = False,
-        write: Callable[[str], object] = print,
+        write: Callable[[str], object] = print_line,
     ) -> None:
         """Print `get_all_timers_string()` on `rank`, by default the last one."""
         text = self.get_all_timers_string(names, normalizer, reset, barrier)

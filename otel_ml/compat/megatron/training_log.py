@@ -17,6 +17,7 @@ from otel_ml.compat.megatron.console_line import Interval, console_line, validat
 from otel_ml.compat.megatron.names import published, published_names
 from otel_ml.compat.megatron.rates import Spent, Throughput, runtime
 from otel_ml.compat.megatron.timers import Timers
+from otel_ml.compat.tracking.printed import print_line
 from otel_ml.compat.tracking.step_axes import WITHIN
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.integrations.several_numbers import as_one
@@ -79,7 +80,7 @@ class TrainingLog:
         train_iters: int | None = None,
         seq_length: int | None = None,
         iteration: int = 0,
-        write: Callable[[str], object] = print,
+        write: Callable[[str], object] = print_line,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import otel_ml
@@ -51,7 +52,9 @@ def print_message_log_samples(
     if num_samples <= 0 or not pairs:
         return
     shown = [pairs[index] for index in chosen_samples([reward for _, reward in pairs], num_samples)]
-    _print(console, shown, [reward for _, reward in pairs], step)
+    # rich ends the program by SystemExit(1) where whoever read stdout has gone; a closed one is a ValueError.
+    with suppress(OSError, ValueError, SystemExit):
+        _print(console, shown, [reward for _, reward in pairs], step)
     if has_run():
         rows = [[reward, _text(log, answers=False), _text(log, answers=True)] for log, reward in shown]
         otel_ml.log_table("message_log_samples", rows, ["reward", "prompt", "response"], step=step)

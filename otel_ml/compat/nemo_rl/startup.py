@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import otel_ml
+from otel_ml.compat.tracking.printed import print_line
 from otel_ml.compat.tracking.run_of_the_job import has_run
 
 __all__ = ["configure_rich_logging", "get_next_experiment_dir", "log_container_init_timing", "startup_times"]
@@ -59,7 +60,7 @@ def log_container_init_timing() -> dict[str, float]:
             "Cannot detect container startup time: NRL_JOB_START_EPOCH not set. Export it in the launch script."
         )
     elif times:
-        print(_table(times), flush=True)  # noqa: T201 (what it is for)
+        print_line(_table(times))
     if times and has_run():
         otel_ml.log_params({"startup": times})
     return times

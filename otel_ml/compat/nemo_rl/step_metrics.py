@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from otel_ml.compat.tracking.as_number import plain_float
 from otel_ml.warn_once import say
+from otel_ml.wire.published_name import matches
 
 __all__ = ["Place", "StepMetrics"]
 
@@ -59,7 +59,7 @@ class StepMetrics:
     def _place(self, name: str) -> Place | None:
         for pattern, step_metric in self._declared.items():
             # Until a step metric has a value its metrics are at the training step.
-            if step_metric in self._latest and (name == step_metric or fnmatch.fnmatchcase(name, pattern)):
+            if step_metric in self._latest and (name == step_metric or matches(name, pattern)):
                 return self._latest[step_metric], axis_of(pattern.partition("*")[0], step_metric)
         return None
 

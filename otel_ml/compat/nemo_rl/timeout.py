@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from contextlib import suppress
 from time import monotonic
 
 from otel_ml.exceptions import ConfigError
@@ -85,5 +86,7 @@ class TimeoutChecker:
 def _flush() -> None:
     """Let what was printed arrive: a job that is killed at its limit loses what is in the buffers."""
     for stream in (sys.stdout, sys.stderr):
+        # None in a process without a console. Whoever read it may have gone, and the program may have closed it.
         if stream is not None:
-            stream.flush()
+            with suppress(OSError, ValueError):
+                stream.flush()

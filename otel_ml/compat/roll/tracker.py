@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +17,7 @@ from otel_ml._internal.run_environment import RunEnvironment
 from otel_ml.compat.roll.reducing import is_several, reduce_metrics
 from otel_ml.compat.roll.tags import published, reduction_of
 from otel_ml.compat.tracking.own_backend import with_exporters_of_the_job
+from otel_ml.compat.tracking.printed import print_line
 from otel_ml.compat.tracking.step_axes import WITHIN, counted
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.exceptions import ConfigError
@@ -124,8 +123,7 @@ class Tracker(BaseTracker):
         if self._prints:
             shown = {published(key): value for key, value in reduced.items()}
             line = json.dumps({"step": step, "metrics": shown}, default=_in_json)
-            with suppress(OSError):  # whoever read stdout has gone
-                print(f"metrics_tag: {line}", file=sys.stdout, flush=True)  # noqa: T201 (what the tracker is for)
+            print_line(f"metrics_tag: {line}")
 
 
 def create_tracker(tracker_name: str | Sequence[str], config: Any, **kwargs: Any) -> BaseTracker:

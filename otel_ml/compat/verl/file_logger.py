@@ -17,6 +17,7 @@ from uuid import UUID
 from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.as_number import is_in_memory
 from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.printed import print_line
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.warn_once import reporter
 
@@ -36,7 +37,7 @@ class FileLogger:
         self.filepath: str = os.environ.get("VERL_FILE_LOGGER_PATH") or _default_path(project_name, experiment_name)
         self._is_closed = False
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="otel_ml-verl-file")
-        print(f"Creating file logger at {os.path.abspath(self.filepath)}")  # noqa: PTH100, T201 (verl's own line)
+        print_line(f"Creating file logger at {os.path.abspath(self.filepath)}")  # noqa: PTH100 (verl's own line)
         # Nothing, so that the file is there from the start, as in verl, which opens it here.
         self._writer.submit(_append, Path(self.filepath), "")
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import otel_ml
 from otel_ml._internal.lifecycle.runtime import RUNTIME
 from otel_ml.compat.tracking.not_kept import not_kept
+from otel_ml.compat.tracking.printed import print_line
 from otel_ml.compat.tracking.step_axes import WITHIN, whole
 from otel_ml.compat.tracking.unrecordable_arguments import reports_unrecordable
 from otel_ml.compat.verl.backends import (
@@ -165,5 +166,4 @@ def _logger_name(backend: str) -> str:
 def _print_line(values: Mapping[str, Any], step: Any) -> None:
     """Print verl's line of a step; a tensor is left out: printing one that is on a device would wait for it."""
     shown = [f"{key}:{value!s}" for key, value in values.items() if isinstance(value, numbers.Number)]
-    # Flushed, as verl's: where stdout is a file, the last lines of a job that is killed are what one looks for.
-    print(" - ".join([f"step:{step}", *shown]), flush=True)  # noqa: T201 (what the backend is for)
+    print_line(" - ".join([f"step:{step}", *shown]))

@@ -168,7 +168,8 @@ class Artifact:
 
     def get_added_local_path_name(self, local_path: str) -> str | None:
         """Return the path inside of the artifact of a file that was added from here, or None."""
-        return next((entry.path for entry in self._entries() if entry.local_path == str(local_path)), None)
+        # By where it was, and not by where its content is kept.
+        return next((place for place, file in _files(self._placed) if str(file) == str(local_path)), None)
 
     def file(self, root: str | PathLike[str] | None = None) -> str:
         """Copy the one file of the artifact below `root`, and return where it is then.
@@ -198,14 +199,14 @@ class Artifact:
 
     def _entries(self) -> list[ArtifactEntry]:
         """Return the files that were added, also in folders; one that is added anew is the last of its name."""
-        entries: dict[str, ArtifactEntry] = {}
-        for name, path in self._placed:
-            inside = [(path, name)]
-            if path.is_dir():
-                inside = [(one, (Path(name) / one.relative_to(path)).as_posix()) for one in sorted(path.rglob("*"))]
-            # The same place again: the newer file counts, at the place of the older one.
-            entries.update({place: self._entry(place, file) for file, place in inside if file.is_file()})
-        return list(entries.values())
+        # The same place again: the newer file counts, at the place of the older one.
+        found = {place: self._entry(place, file) for place, file in _files(self._as_added()) if file.is_file()}
+        return list(found.values())
+
+    def _as_added(self) -> Iterator[tuple[str, Path]]:
+        """Yield what was added, and where its content of then is by now."""
+        for added in self._placed:
+            yield from self._added.now(*added)
 
     def _entry(self, place: str, path: Path) -> ArtifactEntry:
         return ArtifactEntry(place, str(path), str(Path("artifacts") / self.name))
@@ -270,7 +271,7 @@ class Artifact:
         options_not_kept("Artifact.download", "all files that were added are copied.", path_prefix=path_prefix)
         folder = Path(root) if root is not None else Path("artifacts") / self.name
         folder.mkdir(parents=True, exist_ok=True)
-        for name, path in self._placed:
+        for name, path in self._as_added():
             place = folder / name
             if path.is_dir():
                 shutil.copytree(path, place, dirs_exist_ok=True)
@@ -282,9 +283,8 @@ class Artifact:
     def keep(self, aliases: Iterable[str] = ()) -> None:
         """Record all that was added."""
         chosen = [*self.aliases, *aliases]
-        for added in self._placed:
-            for place, path in self._added.now(*added):
-                log_artifact_as(place, path, name=self.name, type=self.type, aliases=chosen)
+        for place, path in self._as_added():
+            log_artifact_as(place, path, name=self.name, type=self.type, aliases=chosen)
         for name, item in self._objects.items():
             item.keep(f"{self.name}/{name}", None, None)
         # What the program says of it itself may replace the two.
@@ -296,6 +296,16 @@ class Artifact:
         """Let go of what `new_file()` wrote and of copies of what was added: the run has ended."""
         self._added.forget()
         self._written = None
+
+
+def _files(placed: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+    """Yield the place of each file, and the file, also of those in folders."""
+    for name, path in placed:
+        if path.is_dir():
+            files = (one for one in sorted(path.rglob("*")) if one.is_file())
+            yield from (((Path(name) / one.relative_to(path)).as_posix(), one) for one in files)
+        else:
+            yield name, path
 
 
 def _mapping(given: Any) -> dict[str, Any]:

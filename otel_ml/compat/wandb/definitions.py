@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +12,7 @@ from otel_ml.compat.tracking.step_axes import whole
 from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.values_so_far import ValuesSoFar
 from otel_ml.variable import comma_separated
+from otel_ml.wire.published_name import matches
 
 __all__ = ["Definitions", "Metric"]
 
@@ -228,7 +228,7 @@ class Definitions:
     def _metric(self, name: str) -> Metric | None:
         if name not in self._found:
             # Looked up once for each name; `define()` forgets the answers.
-            globs = (glob for glob in reversed(self.metrics) if fnmatch.fnmatchcase(name, glob))
+            globs = (glob for glob in reversed(self.metrics) if matches(name, glob))
             self._found[name] = self.metrics.get(name) or next((self.metrics[glob] for glob in globs), None)
         return self._found[name]
 

@@ -68,7 +68,8 @@ class FilesAsAdded:
         return [(at, one.file if one.kept is None or one.is_as_added() else one.kept) for at, one in added.items()]
 
     def forget(self) -> None:
-        """Let go of the copies: they are removed as soon as nobody has to read them."""
+        """Let go of the copies, which are removed as soon as nobody has to read them: the files are what is there."""
+        self._added.clear()
         self._folder = None
 
     def _kept(self, file: Path) -> Path | None:

@@ -72,6 +72,7 @@ def login(
 def _key_of_netrc() -> str | None:
     try:
         known = netrc.netrc(os.environ.get("NETRC")).authenticators(urlsplit(api.api_url).hostname or "")
-    except (OSError, netrc.NetrcParseError):
+    # A file that is not UTF-8 is a ValueError.
+    except (OSError, ValueError, netrc.NetrcParseError):
         return None
     return known[2] if known else None

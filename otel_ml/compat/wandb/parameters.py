@@ -193,7 +193,8 @@ def _what_can_be_read(given: Any) -> dict[str, Any]:
 def _from_file(path: Path) -> dict[str, Any]:
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+    # A file that is not UTF-8 is a ValueError; so is a date of YAML that there is not.
+    except (OSError, ValueError, yaml.YAMLError) as error:
         not_kept(f"config={str(path)!r}", f"the file cannot be read: {error}")
         return {}
     found = loaded if isinstance(loaded, dict) else {}

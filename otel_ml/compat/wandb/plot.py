@@ -153,13 +153,13 @@ def confusion_matrix(
     names = list(class_names or ())
     if names and max((len(np.unique(classes)) for classes in (actual, predicted)), default=0) > len(names):
         raise ValueError(f"there are more classes than the {len(names)} names")
-    if not names:
-        known, places = np.unique(np.concatenate([actual, predicted]), return_inverse=True)
-        # Classes need not be numbers from 0 on: their places among all of them are.
-        actual, predicted = places[: len(actual)], places[len(actual) :]
-        names = [f"Class_{number + 1}" for number in range(len(known))]
+    # With names a class is the place of its name, as a number of any type: True is 1, and 1.0 too. Counting at these
+    # numbers themselves, numpy would take -1 for the last class, and a truth value for a choice of rows.
+    known = list(range(len(names))) if names else np.unique(np.concatenate([actual, predicted])).tolist()
+    places = {one: place for place, one in enumerate(known)}
+    names = names or [f"Class_{number + 1}" for number in range(len(known))]
     counts = np.zeros((len(names), len(names)), int)
-    np.add.at(counts, (actual, predicted), 1)
+    np.add.at(counts, ([places[a] for a in actual.tolist()], [places[p] for p in predicted.tolist()]), 1)
     rows = [[names[a], names[p], int(counts[a, p])] for a in range(len(names)) for p in range(len(names))]
     fields = {name: name for name in ("Actual", "Predicted", "nPredictions")}
     return _chart("confusion_matrix", Table(list(fields), rows), fields, title, options)

@@ -18,8 +18,9 @@ from otel_ml.wire.rendezvous import run_folder
 
 __all__ = ["goes_on", "name_before", "next_step"]
 
-# The last steps are at the end of the file; a run of days has gigabytes before.
+# The last steps are nearly always at the end of the file; a run of days has gigabytes before.
 _TAIL_BYTES = 2**20
+_FURTHER = 8
 
 
 def goes_on(resume: bool | str | None, arguments: Mapping[str, Any]) -> bool:
@@ -56,12 +57,19 @@ def next_step(folder: Path | None) -> int:
     path = None if folder is None else folder / "metrics.jsonl"
     if path is None or not path.is_file():
         return 0
+    size, looked_at = path.stat().st_size, _TAIL_BYTES
+    # Hours of a monitor's windows, or one long text, may stand behind the last step: then more of the end is read.
+    while not (found := _after_the_steps_in(path, size - looked_at)) and looked_at < size:
+        looked_at *= _FURTHER
+    return found
+
+
+def _after_the_steps_in(path: Path, begin: int) -> int:
+    """Return the step after the largest one from a byte on; 0 where there is none."""
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL_BYTES))
-        lines = file.read().splitlines()
-    # The largest, not the last: corrections of older steps come behind newer ones.
-    return max((_step_in(line) + 1 for line in lines), default=0)
+        file.seek(max(0, begin))
+        # The largest, not the last: corrections of older steps come behind newer ones.
+        return max((_step_in(line) + 1 for line in file), default=0)
 
 
 def _step_in(line: bytes) -> int:

@@ -82,12 +82,13 @@ class Table(Media):
         One of another length, or whose name is there, for which W&B raises, is reported and left out.
         """
         options_not_kept("wandb.Table.add_column", "a cell has any type, or none.", optional=optional)
-        if not self.data or not self.columns:
-            self.columns = []
-            self.data = [[] for _ in data]
         wrong = ""
-        if isinstance(data, str) or str(name) in self.columns:
-            wrong = "AssertionError: expected another name than those there are, and a sequence of values"
+        if _are_no_values(data):
+            wrong = "AssertionError: expected a sequence of values"
+        elif not self.data or not self.columns:
+            self.columns, self.data = [], [[] for _ in data]
+        elif str(name) in self.columns:
+            wrong = "AssertionError: expected another name than those there are"
         elif len(data) != len(self.data):
             wrong = f"AssertionError: Expected length {len(self.data)}, found {len(data)}"
         if wrong:
@@ -190,6 +191,11 @@ def _rows(given: Any) -> list[list[Any]]:
     except TypeError as error:
         not_kept(f"wandb.Table(data={safe_repr(given, 40)})", f"TypeError: a row is a list of cells: {error}.")
         return []
+
+
+def _are_no_values(data: Any) -> bool:
+    # An iterator has no length, and an array without dimensions has none that can be asked for.
+    return isinstance(data, str) or not hasattr(data, "__len__") or getattr(data, "shape", None) == ()
 
 
 def _are_rows(columns: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 __all__ = ["termerror", "termlog", "termwarn"]
 
@@ -16,17 +17,25 @@ def termlog(string: str = "", newline: bool = True, repeat: bool = True, prefix:
 
 def termwarn(string: str, newline: bool = True, repeat: bool = True, prefix: bool = True) -> None:
     """Print a warning."""
-    _print(f"WARNING {string}", newline=newline, repeat=repeat, prefix=prefix)
+    _print(_before_each("WARNING ", string), newline=newline, repeat=repeat, prefix=prefix)
 
 
 def termerror(string: str, newline: bool = True, repeat: bool = True, prefix: bool = True) -> None:
     """Print an error."""
-    _print(f"ERROR {string}", newline=newline, repeat=repeat, prefix=prefix)
+    _print(_before_each("ERROR ", string), newline=newline, repeat=repeat, prefix=prefix)
 
 
 def _print(text: str, *, newline: bool, repeat: bool, prefix: bool) -> None:
-    if not repeat and text in _PRINTED:
-        return
-    _PRINTED.add(text)
-    lines = text.splitlines() if newline else [text]
-    sys.stderr.write("".join(f"{'wandb: ' if prefix else ''}{line}{chr(10) if newline else ''}" for line in lines))
+    if not repeat:
+        if text in _PRINTED:
+            return
+        # Of those alone that ask for it: a program may print a line at each step.
+        _PRINTED.add(text)
+    shown = _before_each("wandb: ", text) if prefix else text
+    # No stderr, one that the program has closed, and one whose reader has gone: training goes on.
+    with suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(f"{shown}\n" if newline else shown)
+
+
+def _before_each(mark: str, text: str) -> str:
+    return "\n".join(f"{mark}{line}" for line in text.split("\n"))

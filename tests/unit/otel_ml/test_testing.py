@@ -35,7 +35,10 @@ def test_values_and_means_are_weighted_as_the_run_shows_them(otel_ml_capture: Ca
 
     assert otel_ml_capture.values("loss", rank=0) == [1.75]
     assert otel_ml_capture.values("loss") == [(7.0 + 9.0) / (4.0 + 1.0)]
-    assert [(point.mean, point.value, point.count) for point in otel_ml_capture.points] == [(1.75, 5.0, 2), (9.0, 9.0, 1)]
+    assert [(point.mean, point.value, point.count) for point in otel_ml_capture.points] == [
+        (1.75, 5.0, 2),
+        (9.0, 9.0, 1),
+    ]
 
 
 def test_a_step_whose_weights_are_0_has_no_value(otel_ml_capture: Capture) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from otel_ml.flatten import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, STEP_METRICS_PARAM
+from otel_ml.wire.published_name import matches
 from otel_ml_exporters.records import JsonValue
 
 __all__ = ["StepMetrics"]
@@ -60,7 +60,7 @@ class StepMetrics:
         """Return what W&B would: an exact name wins over globs, a later glob over those before."""
         if key not in self._found:
             exact = dict(self._defined).get(key)
-            globs = (over for name, over in reversed(self._defined) if fnmatch.fnmatchcase(key, name))
+            globs = (over for name, over in reversed(self._defined) if matches(key, name))
             over = exact or next(globs, None)
             self._found[key] = None if over == key else over
         return self._found[key]

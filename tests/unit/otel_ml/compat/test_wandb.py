@@ -248,6 +248,14 @@ def test_login_with_a_key_is_known_to_the_exporter_and_to_api(monkeypatch: pytes
     assert wandb.api.api_key == os.environ["WANDB_API_KEY"] == "secret"
 
 
+def test_a_file_of_keys_that_is_no_utf_8_has_no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "netrc").write_bytes("machine api.wandb.ai login Zoë password secret".encode("latin-1"))
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+
+    assert wandb.login() is False
+
+
 def test_a_key_of_wandb_login_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "netrc").write_text("machine api.wandb.ai login user password stored\n")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)

@@ -122,3 +122,34 @@ def test_copies_of_an_artifact_that_is_never_logged_are_removed_with_it(
     del artifact
 
     assert [*tmp_path.glob("otel-ml-*")] == []
+
+
+@pytest.mark.parametrize("later", ["rewritten", "removed"])
+def test_a_file_is_got_back_as_it_was_added(captured_wandb: Capture, later: str) -> None:
+    weights = Path("weights.txt")
+    weights.write_text("as added")
+    made = wandb.Artifact("net", type="model")
+    made.add_file("weights.txt")
+    if later == "removed":
+        weights.unlink()
+    else:
+        weights.write_text("of the next epoch")
+    wandb.log_artifact(made)
+
+    used = wandb.use_artifact("net:latest")
+    assert (used.size, used.file_count, used.get_added_local_path_name("weights.txt")) == (8, 1, "weights.txt")
+    assert (Path(used.download("all")) / "weights.txt").read_text() == "as added"
+    assert Path(used.file("one")).read_text() == "as added"
+    assert Path(used.get_entry("weights.txt").download("entry")).read_text() == "as added"
+
+
+def test_a_folder_is_got_back_as_it_was_added(captured_wandb: Capture, artifact: wandb.Artifact) -> None:
+    Path("folder/a.txt").write_text("rewritten")
+    Path("folder/inner/b.txt").unlink()
+    wandb.log_artifact(artifact)
+
+    folder = Path(artifact.download("all"))
+    assert {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*.txt")} == {
+        "in/a.txt": "a",
+        "in/inner/b.txt": "bb",
+    }

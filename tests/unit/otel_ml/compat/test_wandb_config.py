@@ -53,6 +53,16 @@ def test_a_config_may_be_a_file(captured: Capture, tmp_path: Path) -> None:
     assert params(captured) == {"lr": 0.1, "layers": 2}
 
 
+def test_a_config_file_that_is_no_utf_8_is_said_and_ends_nothing(captured: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_bytes("name: Zoë".encode("latin-1"))
+
+    wandb.init(config=str(file))
+
+    assert dict(wandb.config) == {}
+    assert any("the file cannot be read" in notice for notice in captured.notices)
+
+
 def test_a_config_of_which_a_value_is_missing_is_taken_without_it(captured: Capture) -> None:
     run = wandb.init(config=Lazy())
     run.config.update({"model": Lazy()})

@@ -245,6 +245,21 @@ def test_what_several_definitions_ask_for_is_in_the_summary_as_in_wandb(
     assert summary(captured) == written
 
 
+def test_a_definition_means_a_name_with_brackets_by_these_brackets_as_in_wandb(captured: Capture) -> None:
+    run = wandb.init()
+    run.define_metric("val[1]/*", summary="max")
+    run.define_metric("acc[ab]", summary="max")
+    for value in (3.0, 1.0):
+        run.log({"val[1]/loss": value, "val1/loss": value, "acc[ab]": value, "acca": value})
+
+    assert {name: run.summary[name] for name in ("val[1]/loss", "val1/loss", "acc[ab]", "acca")} == {
+        "val[1]/loss": {"max": 3.0},
+        "val1/loss": 1.0,
+        "acc[ab]": {"max": 3.0},
+        "acca": 1.0,
+    }
+
+
 def test_settings_that_nobody_gives_are_those_of_wandb(captured: Capture) -> None:
     run = wandb.init(mode="offline")
 

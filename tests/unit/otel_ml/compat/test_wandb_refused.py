@@ -29,6 +29,8 @@ from otel_ml.testing import Capture, capture
         (lambda: wandb.plot.confusion_matrix(preds=[1, 0], y_true=[1]), "ValueError"),
         (lambda: wandb.plot.confusion_matrix(preds=[1, 0], y_true=[1, 0], class_names=["a"]), "ValueError"),
         (lambda: wandb.plot.confusion_matrix(preds=[1], probs=[[0.1, 0.9]], y_true=[1]), "ValueError"),
+        (lambda: wandb.plot.confusion_matrix(preds=[1, -1], y_true=[1, 0], class_names=["a", "b"]), "KeyError"),
+        (lambda: wandb.plot.confusion_matrix(preds=[1, 2], y_true=[1, 1], class_names=["a", "b"]), "KeyError"),
     ],
 )
 def test_a_chart_that_wandb_refuses_is_said_with_its_error_and_is_a_chart(
@@ -58,8 +60,12 @@ def test_data_that_are_no_rows_are_said_and_the_table_is_empty(captured_wandb: C
     assert "Error: " in said
 
 
-@pytest.mark.parametrize(("name", "values"), [("a", [3, 4]), ("b", "xy")])
-def test_a_column_that_is_there_or_whose_values_are_a_text_is_said_and_left_out(
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("a", [3, 4]), ("b", "xy"), ("b", iter([3, 4])), ("b", None), ("b", np.float64(3.0)), ("b", np.array(3.0))],
+    ids=["there", "text", "iterator", "none", "number", "array without dimensions"],
+)
+def test_a_column_that_is_there_or_whose_values_are_no_list_is_said_and_left_out(
     captured_wandb: Capture, name: str, values: Any
 ) -> None:
     table = wandb.Table(columns=["a"], data=[[1], [2]])
@@ -68,6 +74,17 @@ def test_a_column_that_is_there_or_whose_values_are_a_text_is_said_and_left_out(
     assert (table.columns, table.data) == (["a"], [[1], [2]])
     [said] = captured_wandb.notices
     assert "AssertionError: " in said
+
+
+@pytest.mark.parametrize("kind", [float, bool, np.float32, np.int8])
+def test_classes_with_names_are_numbers_of_any_type_as_in_wandb(kind: type) -> None:
+    import wandb as original
+
+    actual, predicted = [kind(0), kind(1), kind(1)], [kind(1), kind(1), kind(0)]
+    ours = wandb.plot.confusion_matrix(y_true=actual, preds=predicted, class_names=["cat", "dog"])
+    theirs = original.plot.confusion_matrix(y_true=actual, preds=predicted, class_names=["cat", "dog"])
+
+    assert ours.data == [[*names, int(count)] for *names, count in theirs.table.data]
 
 
 def test_classes_are_texts_as_well_as_numbers() -> None:

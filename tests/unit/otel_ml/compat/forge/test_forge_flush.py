@@ -37,6 +37,22 @@ def test_a_flush_says_the_step_and_goes_on_where_a_resumed_job_does(captured: Ca
     assert [(point.step, point.value) for point in captured.points if point.name == "loss"] == [(40, 4.0), (50, 5.0)]
 
 
+@pytest.mark.parametrize("wrong", ["seven", None, 1.5, -1])
+def test_a_flush_of_no_step_ends_nothing_and_the_next_one_counts(captured: Capture, wrong: Any) -> None:
+    async def job() -> None:
+        COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)
+        record_metric("lost", 0.5)
+        await MetricCollector().flush(wrong)
+        record_metric("loss", 0.5)
+        await MetricCollector().flush(7)
+        record_metric("late", 0.5)
+        await MetricCollector().shutdown()
+
+    asyncio.run(job())
+
+    assert (the_point(captured, "loss").step, the_point(captured, "late").step) == (7, 8)
+
+
 def test_what_nobody_flushes_is_recorded_at_the_step_after_the_last_flush(captured: Capture) -> None:
     async def job() -> None:
         COLLECTOR.begin([LoggingMode.GLOBAL_REDUCE], 0)

@@ -89,6 +89,18 @@ def test_metrics_that_match_a_glob_are_drawn_over_its_step_metric(logger: Logger
     }
 
 
+def test_a_glob_with_brackets_means_these_brackets(logger: Logger, otel_ml_capture: Capture) -> None:
+    logger.define_metric("eval[1]/*", step_metric="eval[1]/round")
+
+    logger.log_metrics({"eval[1]/round": 4, "eval[1]/accuracy": 0.5, "eval1/accuracy": 0.25}, 100)
+
+    assert recorded(otel_ml_capture) == {
+        ("eval[1]", 4, "eval[1]/round"): 4.0,
+        ("eval[1]", 4, "eval[1]/accuracy"): 0.5,
+        ("step", 100, "eval1/accuracy"): 0.25,
+    }
+
+
 def test_a_step_metric_that_is_no_whole_number_is_said_and_its_metrics_are_kept(
     logger: Logger, otel_ml_capture: Capture, caplog: pytest.LogCaptureFixture
 ) -> None:

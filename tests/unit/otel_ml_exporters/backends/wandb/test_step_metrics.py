@@ -47,3 +47,10 @@ def test_the_exporter_that_goes_on_knows_it_from_the_one_before(tmp_path: Path, 
         memory.write_bytes(memory.read_bytes()[:20])
 
     assert StepMetrics(memory).drawn("val", {"val/acc": 1.0}) == ({} if torn else {"val/acc": "epoch"})
+
+
+def test_a_glob_with_brackets_means_these_brackets(tmp_path: Path) -> None:
+    metrics = StepMetrics(tmp_path / "step_metrics.json")
+    metrics.learn({"otel_ml.step_metrics": [["val[1]/*", "epoch"]]})
+
+    assert metrics.drawn("val[1]", {"val[1]/acc": 1.0, "val1/acc": 1.0}) == {"val[1]/acc": "epoch"}
