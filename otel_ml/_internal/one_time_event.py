@@ -1,7 +1,8 @@
 """What a thread waits at until another one is done; a signal handler may interrupt the wait, and wait itself.
 
 `threading.Event` has a lock that who waits holds for moments: a handler that runs in one of them, and waits for the
-thread that is about to set the event, waits for ever. Here is nothing but one lock of the system, and a note that it was opened.
+thread that is about to set the event, waits for ever. Here is nothing but one lock of the system, and a
+note that it was opened.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class Collector:
             self._flushes += 1
         for metric in held:
             publish(metric, self.modes, global_step)
-        # Of what is no step, which is said where it is recorded, nothing follows.
+        # What is not a step is reported where it is recorded, and moves nothing on.
         index = whole(global_step)
         if index is not None:
             self._step = index + 1
