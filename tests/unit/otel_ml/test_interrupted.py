@@ -258,3 +258,22 @@ def test_a_handler_that_ends_the_run_while_what_was_consumed_is_counted() -> Non
             settle_consumed(wait=False)
 
     assert answers == [True]
+
+
+def test_a_wait_that_a_handler_leaves_once_it_is_over_ends_no_other_one():
+    event = OneTimeEvent()
+    event.open()
+
+    def press_ctrl_c(frame: FrameType, what: str, function: Any) -> None:
+        """Raise where a handler would: behind the call that waits, before anything else."""
+        if what == "c_return" and function.__name__ == "acquire":
+            raise KeyboardInterrupt
+
+    sys.setprofile(press_ctrl_c)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            event.wait()
+    finally:
+        sys.setprofile(None)
+
+    assert event.wait(0.0)
