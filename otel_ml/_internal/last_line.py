@@ -37,6 +37,7 @@ def acknowledged_line(
     counts = {"points": sum(refused.values()), "events or spans": sum(records.values())}
     what = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     if what:
+        # Each reason once, though both points and events were refused for it.
         reasons = "; ".join(dict.fromkeys([*refused, *records]))
         return f"{status}. Rank 0 recorded {_values(recorded)}; {where} refused {what} ({reasons}): lost."
     return f"{status}. Rank 0 recorded {_values(recorded)}, acknowledged by {where}."

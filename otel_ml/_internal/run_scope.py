@@ -120,6 +120,7 @@ SCOPES = Scopes()
 def current_scope() -> Scope:
     """Return the scope of this context, where several runs are active."""
     begun = scope = CURRENT.get()
+    # A run that was begun inside of another one has ended: its context is in the outer one again.
     while scope is not None and scope.is_over:
         scope = scope.outer
     if scope is not None:

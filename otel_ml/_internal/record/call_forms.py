@@ -81,6 +81,7 @@ def _one(name: str, value: Any, axis: Any) -> Meant:
         what = safe_repr(name)
         _refuse(f"{what} without a value. Call log({{{what}: …}}) or record({what}, …)", 1, what)
         return Meant(NO_VALUES)
+    # `log("loss", 0.5, 10)`: what is third by position is the step, as TensorBoard has it; a text is an axis.
     return Meant({name: value}, None, axis) if axis is None or isinstance(axis, str) else Meant({name: value}, axis)
 
 

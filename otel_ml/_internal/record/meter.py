@@ -56,6 +56,7 @@ class Metric:
 
     def look_up(self) -> None:
         """Use what is known of the metric by now."""
+        # There is none where the process has too many series: the old one still takes what is recorded.
         self._series = DEFINITIONS.series(self.name) or self._series
         self._by_attributes.clear()
 
@@ -138,6 +139,7 @@ class Metric:
             append(records)
 
     def _with(self, of: Series, attributes: Mapping[str, object]) -> Series | None:
+        # In another order they are looked up once more, and are the same series: `identity()` sorts them.
         given = tuple(attributes.items())
         try:
             return self._by_attributes[given]

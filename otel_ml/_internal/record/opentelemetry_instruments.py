@@ -74,6 +74,7 @@ def _number(amount: object) -> float | None:
         found = record_value(amount)
     except (UnrecordableError, BeingTracedError):
         found = None
+    # A list, and what a device has yet to give, say no single change of a level.
     if isinstance(found, float):
         return found
     got = safe_repr(amount)

@@ -32,6 +32,7 @@ class Row:
     def __init__(self, series: Sequence[Series]) -> None:
         self.series: tuple[Series, ...] = tuple(series)
         self.floats: list[type[float]] = [float] * len(series)
+        # No count of series with a weight: the first `is_plain()` looks at all of them.
         self._weighted = -1
         self._parts: dict[tuple[bool, ...], tuple[Row, Row]] = {}
 

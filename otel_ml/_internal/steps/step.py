@@ -69,6 +69,7 @@ class StepBlock:
         if block is self:
             self._leave()
         else:
+            # Left in a context that has entered none of them: nothing tells which is meant, so it is the newest.
             (self.again.pop() if block is None else self.again.pop(self.again.index(block))).__exit__()
 
     def _leave(self) -> None:
@@ -102,6 +103,7 @@ class At:
         self.variable = self.steps.blocks
         self.outer = self.variable.get()
         self.token = self.variable.set(self)
+        # From here on records ask their context for a step, and find this one there.
         self.steps.count_asking(1)
 
     def __exit__(self, *_: object) -> None:

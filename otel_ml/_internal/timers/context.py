@@ -165,6 +165,7 @@ def _context(scope: Scope, version: int | None) -> Context:
     step = NOW.step or current_step()
     around = STATE.current()
     trace_id, span_id = ids_of_span(around)
+    # All that a context names: whoever asks in the same place gets the same object, and one mark is kept for it.
     key = (span_id, step, version, scope)
     found = _MADE.contexts.get(key)
     if found is None:

@@ -165,6 +165,8 @@ class _AsyncLoop(Generic[T]):
         await self._generator.aclose()
 
     def __del__(self) -> None:
+        # Left by `break`. Its generator is closed at a later `await` only, and what follows the loop is not in its
+        # body.
         self._loop.is_in_body = False
 
 

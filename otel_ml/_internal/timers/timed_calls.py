@@ -39,6 +39,7 @@ def timed_calls(function: F, measured: Measured) -> F:
 def _plain(function: Callable[..., Any], measured: Measured) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        # Asked at each call: a run that has begun since the function was decorated may have another level.
         timing = measured()
         if timing is None:
             return function(*args, **kwargs)

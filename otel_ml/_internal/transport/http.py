@@ -255,6 +255,7 @@ class HttpTransport:
 
 
 def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
+    # In Latin-1 every byte is a character: no peer makes this fail.
     lines = head.decode("latin-1").split("\r\n")
     parts = lines[0].split(" ", 2)
     if not parts[0].startswith("HTTP/1.") or len(parts) < 2 or not parts[1].isdigit():
