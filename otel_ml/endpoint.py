@@ -69,6 +69,7 @@ def endpoint_of(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
 
     paths = {"/v1/metrics": env.METRICS_ENDPOINT, "/v1/traces": env.TRACES_ENDPOINT, "/v1/logs": env.LOGS_ENDPOINT}
     urls = {path: url for path, variable in paths.items() if (url := _url(variable, environ, problems))}
+    # Without the slash: `/v1/…` is appended to it.
     url = _url(env.ENDPOINT, environ, problems).rstrip("/")
     if url or urls:
         _check_files(environ, problems)

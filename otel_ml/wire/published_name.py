@@ -78,6 +78,7 @@ def matches(name: str, pattern: str) -> bool:
         >>> matches("tokens/sum", "tokens*"), matches("acc[top-1]", "acc[top-1]"), matches("acct", "acc[top-1]")
         (True, True, False)
     """
+    # `[[]` is how fnmatch has a bracket that stands for itself.
     return name == pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
@@ -88,6 +89,7 @@ def by_precedence(pattern: str) -> tuple[int, str]:
         >>> sorted(["*", "train/*", "train/tok*"], key=by_precedence)
         ['train/tok*', 'train/*', '*']
     """
+    # Less its own characters: the one with most of them is the smallest. Of equal ones the alphabet decides.
     return pattern.count("*") + pattern.count("?") - len(pattern), pattern
 
 

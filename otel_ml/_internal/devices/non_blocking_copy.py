@@ -47,6 +47,7 @@ class Staged(Deferred):
         return self._size
 
     def unlaunched(self) -> Iterable[Staged]:
+        # A tensor that was copied is let go, which tells that it was.
         return () if self.tensor is None else (self,)
 
     def launch_alone(self) -> None:

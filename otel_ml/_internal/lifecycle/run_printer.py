@@ -39,6 +39,7 @@ class ExporterLines:
 
     def print_new(self, reached: Reached, run_id: str) -> None:
         """Print what is new, at most once a second."""
+        # The background thread comes here ten times a second.
         now = time.monotonic()
         if self._speaks and now - self._asked_at >= _EVERY_S:
             self._asked_at = now

@@ -77,6 +77,7 @@ class SpoolWriter:
             frames += _frames("S", self._extra_spans())
         if frames:
             self._spool.extend(frames)
+        # Behind the write: of what is not noted here `Recorder.leave()` says that it was not written.
         self._sent.note_written()
         for _ in range(2):  # making the events may have had something to say: that is an event too
             self._take_events(final=final)
@@ -114,6 +115,8 @@ class SpoolWriter:
             RunIsOverError: see `collect()`.
         """
         with self._still():
+            # The number is taken while nobody can leave the run, and written without that: a disk that hangs is not to
+            # hold up who leaves it.
             number = self._sequence.next()
         self._append(record, number)
 
