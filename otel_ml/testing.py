@@ -167,6 +167,7 @@ class _Memory:
             for scope in resource.scope_metrics:
                 about = _attributes(scope.scope.attributes)
                 for metric in scope.metrics:
+                    # Watermarks and positions are called `otel_ml.…`, counts of otel_ml `otel_ml/…`.
                     if not metric.name.startswith("otel_ml.") and metric.name != FLUSHED.definition.name:
                         self.points.extend(_points(metric, rank, about))
 

@@ -189,6 +189,7 @@ def _look(run: Mapping[str, Any], command: str, is_remote: bool) -> str:
     if not is_remote:
         return f"Look: {command}"
     folder = PurePosixPath(str(run.get("dir") or ""))
+    # `<dir>/<experiment>/<id>` (docs/protocol.md §6.9): the command is given the folder of all runs.
     there = f" --dir {shlex.quote(str(folder.parent.parent))}" if folder.is_absolute() else ""
     return f"Look where the service runs: {command}{there}"
 

@@ -55,6 +55,7 @@ def published_name(
         text = f"{text}/{key}/{value}"
     if axis not in {DEFAULT_AXIS, TIME_AXIS} and not text.startswith(f"{axis}/"):
         text = f"{axis}/{text}"
+    # The role is looked for in the name itself, before which the axis may stand by now.
     named = role not in UNNAMED_ROLES and not role.startswith("unknown_service")
     if with_role and named and not name.startswith(f"{role}/"):
         text = f"{role}/{text}"

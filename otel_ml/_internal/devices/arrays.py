@@ -41,6 +41,7 @@ def copied(value: ArrayLike) -> Callable[[], np.ndarray[Any, Any]]:
 
 def _copied_tensor(tensor: Any) -> Callable[[], np.ndarray[Any, Any]]:
     if tensor.device.type == "cpu":
+        # On the host the copy is there when the call returns: nothing has to be waited for.
         clone = tensor.detach().clone()
         return lambda: _as_numpy(clone)
     if tensor.device.type == "cuda":

@@ -127,6 +127,7 @@ class PinnedPool:
         try:
             with captures_left_alone(), plain_torch_mode(torch):
                 return torch.empty(size, dtype=torch.float64, device="cpu", pin_memory=True)
+        # An out-of-memory error of torch's is one, too.
         except RuntimeError as error:
             self._not_before = monotonic() + _AGAIN_S
             reason = str(error).partition("\n")[0]

@@ -172,6 +172,7 @@ def _packages() -> Iterator[str]:
 
 
 def _artifact(name: str, content: bytes) -> LogRecord:
+    # A longer diff is cut, since it travels within the event (docs/protocol.md §2.12).
     content = content[:MAX_INLINE]
     attributes = {
         keys.NAME: "code",

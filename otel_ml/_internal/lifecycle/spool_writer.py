@@ -51,7 +51,9 @@ class SpoolWriter:
         is_held_up: Callable[[], bool],
     ) -> None:
         self._recorder = recorder
+        # Of now: it grows when the run is left or forgotten, by which this writer knows that it is over.
         self._run_number = recorder.run_number
+        # Those of this run, too: the recorder has others for the one after it.
         self._sent, self._sequence = recorder.sent, recorder.sequence
         self._spool = spool
         self._sender = sender

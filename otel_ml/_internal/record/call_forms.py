@@ -103,6 +103,7 @@ def meant_by_record(name: Any, value: Any, step: Any, named: dict[str, Any]) -> 
     if name is MISSING and value is MISSING and named:
         return Meant(named, step)
     _say_unknown("record", named)
+    # `record({"loss": 1.0}, 3)`: what stands in the place of the value is the step.
     if isinstance(name, Mapping):
         return Meant(name, step if value is MISSING else value)
     if name is MISSING or value is MISSING:

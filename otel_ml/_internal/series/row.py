@@ -40,6 +40,7 @@ class Row:
         """Return the row of those names for which `is_first` is true, and that of the others."""
         parts = self._parts.get(is_first)
         if parts is None:
+            # Once for each pattern of tensors and numbers: a program logs the same ones step after step.
             first = [series for series, is_it in zip(self.series, is_first, strict=True) if is_it]
             second = [series for series, is_it in zip(self.series, is_first, strict=True) if not is_it]
             parts = self._parts[is_first] = (Row(first), Row(second))

@@ -176,6 +176,7 @@ def _meant(
     for name in ("index", "step"):
         if index is MISSING:
             index = named.pop(name, MISSING)
+    # The default itself: no axis was given by position, so it may have been given by name.
     if axis is DEFAULT_AXIS:
         axis = named.pop("axis", axis)
     if more:
@@ -267,6 +268,7 @@ def step_for(index: object, axis: object, call: str, values: int) -> Step | None
     if found is None:
         reporter.drop("bad_step", bad_step(index, call), values, kind_of_bad_step(index, call))
         return None
+    # Behind all that may refuse the call: `steps.at()` may move the current step.
     steps = scope_steps()
     if axis is None:
         return in_stage(steps.at(DEFAULT_AXIS, found), steps)

@@ -325,6 +325,7 @@ def _series_of(producer: Producer | None) -> tuple[Series | None, ...]:
     known = _SETTLING.series
     found = known.get(who)
     if found is None:
+        # `known` has the series of all, too, which are those of no producer.
         if who is not None and len(known) > MAX_PRODUCERS:
             reporter.say(
                 "too-many-producers",
@@ -332,6 +333,7 @@ def _series_of(producer: Producer | None) -> tuple[Series | None, ...]:
                 "in those of all.",
             )
             return _series_of(None)
+        # Role → rank, as one attribute: it is published as `consumed/samples/generator/3`.
         attributes = identity({} if who is None else {who[0]: str(who[1])})
         found = known[who] = tuple(
             DEFINITIONS.series(name, attributes, reduction, unit=unit, description=said)

@@ -99,6 +99,7 @@ class StepLoop(Generic[T]):
         return around is not None
 
     async def _counted_async(self, loop: _Counted) -> AsyncGenerator[T, None]:
+        # As `__iter__()`; where the loop is left by `break`, `_AsyncLoop.__del__()` knows it first.
         iterator = aiter(self._iterable)
         try:
             while True:

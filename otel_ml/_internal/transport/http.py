@@ -73,6 +73,7 @@ class HttpTransport:
                 body = _gzip(body)
                 headers["content-encoding"] = "gzip"
             return answer_of(self._request("POST", target, headers, body, timeout))
+        # Only an exchange raises it: there is a `target` by then.
         except OtherProtocolError:
             self.close()
             return Answer("retry", reason=_speaks_grpc(target, "speaks gRPC"), obstacle="other-protocol")
@@ -173,6 +174,7 @@ class HttpTransport:
 
     def _through(self, proxy: Proxy, target: Target, connection: OwnSocket, timeout: IdleTimeout) -> None:
         """Make it a connection to the proxy, or, where the target speaks TLS, through it."""
+        # Without TLS nothing is to be agreed on before: the request has the whole URL (`_request()`).
         if target.scheme != "https":
             if proxy.target.scheme == "https":
                 connection.secure(self._tls(), proxy.target.host, timeout)

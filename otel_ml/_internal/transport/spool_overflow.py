@@ -23,7 +23,7 @@ class SpoolOverflow:
     def add(self, lost: Lost) -> None:
         """Count what had to go."""
         self._count(lost)
-        # What could not be read back has its own sentence, of the spool, and is no outage that comes to an end.
+        # Of what could not be read back the spool says it itself, and that has no end as an outage has.
         if lost.reason != SPOOL_FULL:
             return
         # At the first loss of an outage; how much it was in the end `settle()` says.
