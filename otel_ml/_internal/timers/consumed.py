@@ -23,7 +23,7 @@ from otel_ml.wire.attributes import CONSUMED, RANK, ROLE, VERSION
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.trace_context import Producer, ids_of, key_of, producer_of, traceparent
 
-__all__ = ["AXIS_OF_VERSIONS", "consumed", "forget_consumed", "settle_consumed"]
+__all__ = ["AXIS_OF_VERSIONS", "calls_left", "consumed", "forget_consumed", "settle_consumed"]
 
 AXIS_OF_VERSIONS = "policy_version"
 """The axis whose current step is the consumer's own version, where it has one and says no other."""
@@ -171,6 +171,11 @@ def forget_consumed() -> None:
     _CALLS.clear()
     _SETTLING.__init__()  # type: ignore[misc] # the same object, which others hold
     forget_contexts()
+
+
+def calls_left() -> int:
+    """Return how many calls wait to be counted."""
+    return len(_CALLS) // _STRIDE
 
 
 def settle_consumed(*, wait: bool = True) -> None:
