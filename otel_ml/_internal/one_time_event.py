@@ -35,5 +35,9 @@ class OneTimeEvent:
             return self._lock.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), TIMEOUT_MAX))
         finally:
             # For the next who waits; also where a signal handler has raised here, as Ctrl-C does, behind `acquire()`.
+            # Not by `open()`: Python runs handlers where a function of Python begins, too, and it would stay closed.
             if self._is_open:
-                self.open()
+                try:  # noqa: SIM105 (`suppress` is one)
+                    self._lock.release()
+                except RuntimeError:
+                    pass  # somebody else has done so meanwhile
