@@ -112,6 +112,15 @@ class Metric:
             except Exception as error:  # noqa: BLE001 - the boundary to the user's program
                 reporter.failed("record()", error)
 
+    def record_at(self, value: float, attributes: Mapping[str, object] | None, at_ns: int) -> None:
+        """Record a value of a moment, which decides which one of a step is the last."""
+        if NOW.off:
+            return
+        try:
+            self._record(value, None, None, None, attributes, at_ns)
+        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+            reporter.failed("add()", error)
+
     def _record(
         self,
         value: object,
@@ -119,6 +128,7 @@ class Metric:
         step: int | None,
         axis: str | None,
         attributes: Mapping[str, object] | None,
+        at_ns: int | None = None,
     ) -> None:
         if value is MISSING:
             said = f"record(): expected a value, got nothing. Call record(0.5) of metric {safe_repr(self.name)}."
@@ -133,7 +143,7 @@ class Metric:
         if series is None:
             return
         records: list[Any] = []
-        if add_record(records, series, target, value, weight, time_ns()):
+        if add_record(records, series, target, value, weight, time_ns() if at_ns is None else at_ns):
             append_deferred(records)
         else:
             append(records)
