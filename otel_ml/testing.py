@@ -231,6 +231,7 @@ def _points(metric: Any, rank: int, about: Mapping[str, Any]) -> Iterator[_Sent]
             name=metric.name,
             reduction=about.get("ml.reduction", ""),
             attributes={key: item for key, item in attributes.items() if not key.startswith("ml.")},
+            # A Gauge has no count: it is one record, the first or the last (docs/protocol.md §4.4).
             count=1 if is_gauge else point.count,
             value=value,
             min=value,

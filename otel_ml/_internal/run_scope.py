@@ -131,6 +131,7 @@ def current_scope() -> Scope:
 
 def dropped_of(step: Step) -> Counter[str]:
     """Return where is counted what is lost of a step, whichever run this context is of."""
+    # Not of `current_scope()`: what is lost of a device is found by the background thread of any run.
     return (SCOPES.of(step.generation) or NOBODY).dropped if NOW.several else PROCESS.dropped
 
 

@@ -166,6 +166,7 @@ def places(body: bytes, start: int = 0, end: int | None = None) -> Iterator[Plac
     while start < end:
         tag, start = _read_varint(body, start, end)
         kind = tag & 7
+        # The three lowest bits of a tag are the wire type: below 8 the number of the field is 0.
         if tag < 8:
             raise WireError("0 is not a field of a protobuf message. Expected an OTLP message.")
         if kind == LENGTH:

@@ -59,6 +59,7 @@ class ExporterLines:
         if left_out := int(found.get("left_out") or 0):
             lines.insert(0, f"… {left_out:,} more lines")
         self._console.plain(lines)
+        # Sent with the next question, by which the service knows that these were printed.
         self._taken = int(found.get("next") or self._taken)
 
 

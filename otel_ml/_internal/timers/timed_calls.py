@@ -65,6 +65,7 @@ def _generator(function: Callable[..., Generator[Any, Any, Any]], measured: Meas
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = function(*args, **kwargs)
+        # What is to be done inside of the next timer: to go on, or what the caller has sent or thrown in.
         resume: Callable[[], Any] = functools.partial(next, generator)
         while True:
             with measured() or _UNTIMED:
@@ -90,6 +91,7 @@ def _async_generator(function: Callable[..., AsyncGenerator[Any, Any]], measured
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         generator = function(*args, **kwargs)
+        # As above.
         resume: Callable[[], Any] = generator.__anext__
         while True:
             with measured() or _UNTIMED:
