@@ -80,7 +80,9 @@ def endpoint_of(environ: Mapping[str, str], problems: list[str]) -> Endpoint:
 
     paths = {"/v1/metrics": env.METRICS_ENDPOINT, "/v1/traces": env.TRACES_ENDPOINT, "/v1/logs": env.LOGS_ENDPOINT}
     urls = {path: url for path, variable in paths.items() if (url := _url(variable, environ, problems))}
+    # Without the slash: `/v1/…` is appended to it.
     url = _url(env.ENDPOINT, environ, problems).rstrip("/")
+    # Where nothing is sent to an endpoint, nobody needs to hear of files that it would take.
     if url or urls:
         _check_files(environ, problems)
     return Endpoint(

@@ -56,6 +56,7 @@ def send_leftovers(spools: Path, endpoint: Endpoint, timeout: float, say: Say) -
 
     def heard(slug: str, sentence: str) -> None:
         nonlocal is_final
+        # Several things may be said in one try: one that is final is enough.
         is_final |= slug in _FINAL
         say(slug, sentence)
 

@@ -86,6 +86,7 @@ def is_secret_name(name: str) -> bool:
         return False
     if not (_PASSWORDS | _SECRETS).isdisjoint(words):
         return True
+    # The word before says what a token or a key is of: `eos_token` is a word of a model, `hf_token` a secret.
     before = set(words[:-1])
     if words[-1] == "token":
         return before.isdisjoint(_VOCABULARY)

@@ -182,6 +182,7 @@ class _Memory:
             for scope in resource.scope_metrics:
                 about = _attributes(scope.scope.attributes)
                 for metric in scope.metrics:
+                    # Watermarks and positions are called `otel_ml.…`, counts of otel_ml `otel_ml/…`.
                     if not metric.name.startswith("otel_ml.") and metric.name != FLUSHED.definition.name:
                         self.points.extend(_points(metric, rank, about))
 
@@ -245,6 +246,7 @@ def _points(metric: Any, rank: int, about: Mapping[str, Any]) -> Iterator[_Sent]
             name=metric.name,
             reduction=about.get("ml.reduction", ""),
             attributes={key: item for key, item in attributes.items() if not key.startswith("ml.")},
+            # A Gauge has no count: it is one record, the first or the last (docs/protocol.md §4.4).
             count=1 if is_gauge else point.count,
             value=value,
             min=value,

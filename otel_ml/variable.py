@@ -176,6 +176,7 @@ def size_text(size: int) -> str:
         >>> size_text(10 * 2**30), size_text(1536), size_text(1000), size_bytes(size_text(10 * 2**30))
         ('10 GiB', '1536 B', '1000 B', 10737418240)
     """
+    # The largest unit that leaves no rest, so that `size_bytes` gives back the same number; 0 would fit all of them.
     unit = next((unit for unit in ("TiB", "GiB", "MiB", "KiB") if size and not size % _UNITS[unit.lower()]), "B")
     return f"{size // _UNITS[unit.lower()]} {unit}"
 

@@ -83,6 +83,8 @@ class ErrorReporter:
         said_as = kind or sentence
         if said_as in self._said or len(self._said) >= _REMEMBERED:
             return
+        # Before it is said: what says it may find something wrong itself, a full queue of events perhaps, and come here
+        # again.
         self._said.add(said_as)
         said = explained(sentence, slug)
         say = (current_scope().say or self._say) if NOW.several else self._say

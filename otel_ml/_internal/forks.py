@@ -69,6 +69,7 @@ class Forks:
         return self.creator != 0 and launch_variables(self.environ) == launch_variables(environ)
 
     def _before(self) -> None:
+        # Asked before the fork: in the child `getppid()` is this process, and nobody knows who was above it.
         self._ppid = os.getppid()
 
     def _made(self) -> None:
@@ -108,6 +109,7 @@ def creator_by_multiprocessing() -> int:
     parent = module.parent_process()
     if parent is not None:
         return int(parent.pid)
+    # While a spawned child imports its program again, `multiprocessing` has not told it yet who its parent is.
     return os.getppid() if is_imported_again() else 0
 
 

@@ -37,6 +37,7 @@ def acknowledged_line(
     counts = {"points": sum(refused.values()), "events or spans": sum(records.values())}
     what = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     if what:
+        # Each reason once, though both points and events were refused for it.
         reasons = "; ".join(dict.fromkeys([*refused, *records]))
         return f"{status}. Rank 0 recorded {_values(recorded)}; {where} refused {what} ({reasons}): lost."
     return f"{status}. Rank 0 recorded {_values(recorded)}, acknowledged by {where}."
@@ -188,6 +189,7 @@ def _look(run: Mapping[str, Any], command: str, is_remote: bool) -> str:
     if not is_remote:
         return f"Look: {command}"
     folder = PurePosixPath(str(run.get("dir") or ""))
+    # `<dir>/<experiment>/<id>` (docs/protocol.md §6.9): the command is given the folder of all runs.
     there = f" --dir {shlex.quote(str(folder.parent.parent))}" if folder.is_absolute() else ""
     return f"Look where the service runs: {command}{there}"
 

@@ -1,8 +1,8 @@
 """What a thread waits at until another one is done; a signal handler may interrupt the wait, and wait itself.
 
 `threading.Event` has a lock that who waits holds for moments: a handler that runs in one of them, and waits for the
-thread that is about to set the event, waits for ever. Here is nothing but one lock of the system, and a
-note that it was opened.
+thread that is about to set the event, waits for ever. Here is nothing but one lock of the system, and a note that it
+was opened.
 """
 
 from __future__ import annotations
@@ -35,5 +35,9 @@ class OneTimeEvent:
             return self._lock.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), TIMEOUT_MAX))
         finally:
             # For the next who waits; also where a signal handler has raised here, as Ctrl-C does, behind `acquire()`.
+            # Not by `open()`: Python runs handlers where a function of Python begins, too, and it would stay closed.
             if self._is_open:
-                self.open()
+                try:  # noqa: SIM105 (`suppress` is one)
+                    self._lock.release()
+                except RuntimeError:
+                    pass  # somebody else has done so meanwhile

@@ -120,6 +120,7 @@ SCOPES = Scopes()
 def current_scope() -> Scope:
     """Return the scope of this context, where several runs are active."""
     begun = scope = CURRENT.get()
+    # A run that was begun inside of another one has ended: its context is in the outer one again.
     while scope is not None and scope.is_over:
         scope = scope.outer
     if scope is not None:
@@ -130,6 +131,7 @@ def current_scope() -> Scope:
 
 def dropped_of(step: Step) -> Counter[str]:
     """Return where is counted what is lost of a step, whichever run this context is of."""
+    # Not of `current_scope()`: what is lost of a device is found by the background thread of any run.
     return (SCOPES.of(step.generation) or NOBODY).dropped if NOW.several else PROCESS.dropped
 
 

@@ -118,6 +118,7 @@ class ChunkBuilder:
             for name, column in zip(names, zip(*rows, strict=True), strict=True):
                 key, values = SeriesKey(axis, name), array("d", column)
                 before = series.get(key)
+                # A series may be in lines of several shapes, as where another metric is logged every tenth step.
                 series[key] = (lines, values) if before is None else _in_order(before[0] + lines, before[1] + values)
         return series
 
@@ -196,6 +197,7 @@ class Chunk:
         if is_full:
             return Column(steps, values, seqs, attempts, corrected)
         index = _array("I", data[: -8 * count])
+        # The checksum tells a damaged file, not one whose writer was wrong.
         if max(index) >= self.rows:
             raise ValueError(f"the values of {key.name!r} are of lines that are not there")
         picked = [array(rows.typecode, map(rows.__getitem__, index)) for rows in (steps, seqs, attempts, corrected)]

@@ -97,6 +97,7 @@ def claim(folder: Path) -> None:
         try:
             each.mkdir(mode=0o775)
         except FileExistsError:
+            # That of the experiment may be another user's, as `may_hold_ours()` has it; the run's own may not.
             if each == folder and not is_ours(folder):
                 raise PermissionError(errno.EPERM, _somebody_elses(folder), str(folder)) from None
         _close_to_others(each)

@@ -106,6 +106,7 @@ def any_value(value: object) -> bytes:
 
 
 def _composite(value: object) -> bytes:
+    # An AnyValue without a field is OTLP's null.
     if value is None:
         return b""
     if isinstance(value, bytes):
@@ -165,6 +166,7 @@ def places(body: bytes, start: int = 0, end: int | None = None) -> Iterator[Plac
     while start < end:
         tag, start = _read_varint(body, start, end)
         kind = tag & 7
+        # The three lowest bits of a tag are the wire type: below 8 the number of the field is 0.
         if tag < 8:
             raise WireError("0 is not a field of a protobuf message. Expected an OTLP message.")
         if kind == LENGTH:
@@ -185,6 +187,7 @@ def places(body: bytes, start: int = 0, end: int | None = None) -> Iterator[Plac
 
 def _read_varint(body: bytes, start: int, end: int) -> tuple[int, int]:
     shift = value = 0
+    # A number of 64 bits takes ten bytes at most, of seven bits each.
     for place in range(start, min(end, start + 10)):
         byte = body[place]
         value |= (byte & 0x7F) << shift

@@ -55,6 +55,7 @@ def published_name(
         text = f"{text}/{key}/{value}"
     if axis not in {DEFAULT_AXIS, TIME_AXIS} and not text.startswith(f"{axis}/"):
         text = f"{axis}/{text}"
+    # The role is looked for in the name itself, before which the axis may stand by now.
     named = role not in UNNAMED_ROLES and not role.startswith("unknown_service")
     if with_role and named and not name.startswith(f"{role}/"):
         text = f"{role}/{text}"
@@ -78,6 +79,7 @@ def matches(name: str, pattern: str) -> bool:
         >>> matches("tokens/sum", "tokens*"), matches("acc[top-1]", "acc[top-1]"), matches("acct", "acc[top-1]")
         (True, True, False)
     """
+    # `[[]` is how fnmatch has a bracket that stands for itself.
     return name == pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
@@ -88,6 +90,7 @@ def by_precedence(pattern: str) -> tuple[int, str]:
         >>> sorted(["*", "train/*", "train/tok*"], key=by_precedence)
         ['train/tok*', 'train/*', '*']
     """
+    # Less its own characters: the one with most of them is the smallest. Of equal ones the alphabet decides.
     return pattern.count("*") + pattern.count("?") - len(pattern), pattern
 
 

@@ -44,6 +44,7 @@ def readable_name(run_id: str) -> str:
     if made_up is None:
         return run_id
     number = int.from_bytes(hashlib.sha256(run_id.removesuffix(made_up["more"] or "").encode()).digest()[:8], "big")
+    # Two words and a number of one hash, each by what is left of it after the one before.
     number, last = divmod(number, _NUMBERS)
     number, second = divmod(number, len(_SECOND))
     return f"{_FIRST[number % len(_FIRST)]}-{_SECOND[second]}-{last}{made_up['more'] or ''}"

@@ -133,6 +133,7 @@ class Reduction:
         Raises:
             WireError: naming the unknown reduction, the nearest known one, and all known ones.
         """
+        # From the outside in: `sum>max,mean@dp` is a dimension behind the `@`, and what is across behind the last `>`.
         body, _, over = text.partition("@")
         within, arrow, across = body.rpartition(">")
         return Reduction(
@@ -210,6 +211,7 @@ def _meant(name: str, known: tuple[str, ...]) -> str:
     within, arrow, across = name.rpartition(">")
     if known is ACROSS and (arrow or "," in across):
         several = tuple(one.strip() for one in across.split(","))
+        # A part of it is unknown itself: to write it in another way would not help.
         if any(row_of(one) is None for one in several) or (arrow and within.strip() not in WITHIN):
             return ""
         shown = repr(several if len(several) > 1 else several[0])

@@ -70,7 +70,7 @@ def run_folder(base: Path, experiment: str, run_id: str) -> Path:
 
 
 def kept_folder(run: Path) -> Path:
-    """Return where processes of a job keep large files for the service of their host, each named by its SHA-256.
+    """Return where processes of a job keep large files for the service of their host, each under a random name.
 
     It is the service's to remove, when the run is over.
     """
@@ -232,7 +232,7 @@ class Rendezvous:
             return None
         try:
             return Service.from_json(self.service_file.read_text())
-        except (OSError, WireError):
+        except (OSError, UnicodeDecodeError, WireError):
             return None
 
     def read_home(self) -> Home | None:

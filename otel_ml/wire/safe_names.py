@@ -69,6 +69,7 @@ def as_path(name: str) -> str:
         >>> as_path("样本/val @ 5"), as_path("../../etc/passwd"), as_path("/a//b/.."), as_path("...")
         ('样本/val @ 5', 'etc/passwd', 'a/b', '_')
     """
+    # Each part by itself: one of dots alone becomes empty, and is left out below, so that no path leads upwards.
     parts = readable(sanitized(name)[:_MAX_PATH], _NOT_IN_PATHS).split("/")
     return "/".join(filter(None, map(_part, parts))) or "_"
 

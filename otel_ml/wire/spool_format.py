@@ -113,6 +113,7 @@ def read_spool(path: Path) -> Leftover:
         return Leftover(b"", (), sum(damaged))
     # By the kernel's clock, which wrote the file's time: a process' own may have been set since.
     left_for = max(0, time.clock_gettime_ns(time.CLOCK_REALTIME) - path.stat().st_mtime_ns) // 1_000_000
+    # A field more at the end of an encoded message belongs to it: the resource needs no decoding.
     resource = frames[0].payload + key_values(1, {LEFT_FOR: left_for})
     said = [frame.payload.decode("utf-8", "replace") for frame in frames[1:3] if frame.kind == "R"]
     # `said` is endpoint and variable, the endpoint alone, or nothing.

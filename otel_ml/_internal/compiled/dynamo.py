@@ -16,6 +16,7 @@ __all__ = ["watch_for_compilation"]
 
 def watch_for_compilation() -> None:
     """Tell Dynamo, once the program has loaded it."""
+    # `make_fx` and `torch.export` trace without Dynamo: of them it is `log()` itself that notices (`BeingTracedError`).
     trace_with(_trace_log)
     when_imported("torch._dynamo", _tell_dynamo)
 

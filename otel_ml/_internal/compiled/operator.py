@@ -114,4 +114,5 @@ class _Found:
             return next(self._numbers)
         if isinstance(kind, list):
             return [self.next(one) for one in kind]
+        # `None` is the kind of a weight, or of a step, that the call does not have.
         return None if kind is None else kind["constant"]

@@ -102,6 +102,7 @@ def _call(values: Mapping[str, Any], step: Any, weight: Any, options: dict[str, 
     tensors: list[torch.Tensor] = []
     numbers: list[Any] = []
     kinds = [_kind(value, tensors, numbers) for value in values.values()]
+    # In this order, values, weight, step: `operator._log()` takes them from the two lists one after the other.
     weight_kind = _kind(weight, tensors, numbers)
     is_number = isinstance(step, int)
     step_kind = None if is_number else _kind(step, tensors, numbers)

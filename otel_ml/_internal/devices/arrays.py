@@ -41,6 +41,7 @@ def copied(value: ArrayLike) -> Callable[[], np.ndarray[Any, Any]]:
 
 def _copied_tensor(tensor: Any) -> Callable[[], np.ndarray[Any, Any]]:
     if tensor.device.type == "cpu":
+        # On the host the copy is there when the call returns: nothing has to be waited for.
         clone = tensor.detach().clone()
         return lambda: _as_numpy(clone)
     if tensor.device.type == "cuda":
@@ -99,6 +100,7 @@ class _FromCuda:
         torch, flat = self._torch, self._clone.view(-1)
         self._begin, size = self._end, PART // flat.element_size()
         self._end = min(flat.numel(), self._begin + size)
+        # Of the first part, which is as large as any that follows.
         if not self._begin:
             self._pinned = torch.empty(self._end, dtype=flat.dtype, device="cpu", pin_memory=True)
         # All parts go through the same pinned memory: `read()` has taken the one before by now.

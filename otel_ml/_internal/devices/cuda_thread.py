@@ -32,6 +32,7 @@ _here = threading.local()
 def be_on(index: int) -> None:
     """Make this thread one that may ask the device `index` at any time. It is a thread of ours: nothing is restored."""
     cuda = sys.modules["torch"].cuda
+    # Once for each thread: CUDA keeps the mode until it is exchanged again.
     if not hasattr(_here, "mode"):
         _here.mode = _exchanged(_THREAD_LOCAL)
     if cuda.current_device() != index:

@@ -47,6 +47,7 @@ class Staged(Deferred):
         return self._size
 
     def unlaunched(self) -> Iterable[Staged]:
+        # A tensor that was copied is let go, which tells that it was.
         return () if self.tensor is None else (self,)
 
     def launch_alone(self) -> None:
@@ -234,6 +235,7 @@ def launch(values: Iterable[Staged]) -> None:
     """
     by_tensor: dict[int, list[Staged]] = {}
     for value in values:
+        # By identity: each value holds its tensor meanwhile, so no number is given twice.
         by_tensor.setdefault(id(value.tensor), []).append(value)
     by_device: dict[int, list[list[Staged]]] = {}
     for same in by_tensor.values():

@@ -49,6 +49,7 @@ class Block:
 
     def begin_copy(self, values: Any, cuts: Sequence[Any], used: int, stream: Any) -> None:
         """Copy the first `used` of the values on the device, on its current stream, which is `stream`."""
+        # The next larger cut, of which there are views already: what it has too many is copied, and never read.
         place = next((place for place, cut in enumerate(_CUTS) if cut >= used), None)
         if place is None or not cuts or not self._prefixes:
             self.memory[:used].copy_(values[:used], non_blocking=True)
@@ -126,6 +127,7 @@ class PinnedPool:
         try:
             with captures_left_alone(), plain_torch_mode(torch):
                 return torch.empty(size, dtype=torch.float64, device="cpu", pin_memory=True)
+        # An out-of-memory error of torch's is one, too.
         except RuntimeError as error:
             self._not_before = monotonic() + _AGAIN_S
             reason = str(error).partition("\n")[0]

@@ -28,6 +28,7 @@ def untransformed(torch: Any, tensor: Any) -> Any:
         TypeError: it is one of many, in `torch.vmap()`.
     """
     functorch = torch._C._functorch  # noqa: SLF001
+    # One wrapper for each `grad()` that is inside of another.
     while functorch.is_gradtrackingtensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
     if functorch.is_batchedtensor(tensor):

@@ -89,6 +89,7 @@ def _log_artifact(
     attributes = _located(name, found, step, axis, call)
     if attributes is None:
         return
+    # Read in the call: an iterable of the program's is not to be gone through by the reader's thread.
     chosen = _aliases(aliases, call)
     time_ns = time.time_ns()
     events = current_events()  # of this run: the reader's thread has no context

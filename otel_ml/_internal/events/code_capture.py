@@ -164,6 +164,7 @@ def _packages() -> Iterator[str]:
             text = item.read_text("METADATA") or item.read_text("PKG-INFO") or item.read_text("") or ""
         except (OSError, UnicodeDecodeError):  # not UTF-8, or gone meanwhile: the others are told
             continue
+        # Only what is above the first empty line: a description may have lines that begin with `Name:`, too.
         found = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
         if len(found) == 2:
             yield f"{found['Name']}=={found['Version']}"
@@ -171,6 +172,7 @@ def _packages() -> Iterator[str]:
 
 
 def _artifact(name: str, content: bytes) -> LogRecord:
+    # A longer diff is cut, since it travels within the event (docs/protocol.md §2.12).
     content = content[:MAX_INLINE]
     attributes = {
         keys.NAME: "code",

@@ -18,6 +18,7 @@ __all__ = ["attributes_at", "checked_name", "is_on", "located_name"]
 def is_on() -> bool:
     """Whether there is a run, started now where the environment asks for one."""
     if AFTER_SHUTDOWN.is_now:
+        # A record is counted by the buffer that refuses it; an event does not get that far.
         AFTER_SHUTDOWN.refuse(1)
     return recorder.enabled and begin_run()
 
@@ -33,6 +34,7 @@ def checked_name(name: object, call: str) -> str | None:
 
 def located_name(name: str, index: int | None, axis: str | None, call: str) -> dict[str, object] | None:
     """Return the attributes name, and step and axis where they are known; None (counted, said) for a bad step."""
+    # With a bad step one event is lost, which `step_for()` counts.
     step = step_for(index, axis, call, 1)
     return None if step is None else attributes_at(step, name)
 

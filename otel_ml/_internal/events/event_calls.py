@@ -127,6 +127,7 @@ def log_summary(values: Mapping[str, float]) -> None:
         )
         return
     numbers = {}
+    # A copy of the keys: to read a value runs the program's code, which may add some.
     for key in list(values):
         name = text_of(key)
         if checked_name(name, "summary()") is not None and (number := _number(values, key)) is not None:
@@ -137,6 +138,7 @@ def log_summary(values: Mapping[str, float]) -> None:
 
 
 def _number(values: Mapping[Any, Any], key: object) -> float | None:
+    # What is said where not even the value can be read.
     got = "nothing that can be read"
     try:
         value = values[key]

@@ -34,6 +34,7 @@ def take_rank(run_id: str, role: str) -> int:
             same = {one[2]: one[3] for one in taken if one[:2] == (run_id, role)}
             rank = next((rank for rank, process in same.items() if process == _own()), None)
             if rank is None:
+                # The lowest that is free: the place of one that has died, before a new one.
                 rank = next(rank for rank in itertools.count() if rank not in same)
                 file.write(json.dumps([*taken, (run_id, role, rank, _own())]))
             return rank

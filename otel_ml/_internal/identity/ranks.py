@@ -169,6 +169,7 @@ def flux(environ: Environ) -> JobPlace | None:
         job=f"flux-{job}",
         is_unique=True,
         hosts=hosts,
+        # As tasks fill one host after the other, in equal parts.
         host=rank * hosts // world_size,
         variable="FLUX_TASK_RANK",
     )

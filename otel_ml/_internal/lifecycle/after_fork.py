@@ -27,6 +27,7 @@ def forget_parent(workers: Iterable[Worker | None]) -> None:
     CAPTURED.forget()
     EVENTS.forget()
     reporter.forget()
+    # What the child has to say is kept until it has a background thread of its own that says it.
     reporter.connect(None)
     AFTER_SHUTDOWN.forget()
     for worker in workers:

@@ -155,6 +155,7 @@ class ImplicitStart:
             config, rank_pid = Config.from_env(), rank_that_made_this(os.environ)
             if (variables := decided(config, rank_pid)) is not None:
                 self._start_from({**_as_child(config, rank_pid), **variables})
+                # Rank 0 reads it when it begins its next run, which this rank does not join (`say_who_stays()`).
                 has_joined(config, variables[env.EXPERIMENT_ID.name], rank_pid)
             return bool(self._sessions)
 

@@ -112,4 +112,5 @@ def exporters_unused(config: Config, given: object) -> str:
 
 
 def _given(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    # `()` is what `tags` has where none are given.
     return {key: value for key, value in arguments.items() if value is not None and value != ()}

@@ -23,6 +23,7 @@ def isolated() -> Iterator[None]:
 
     What `define_metric()` said before, in a module that was imported, is known inside and after.
     """
+    # Copies, as what is declared inside is added to these same objects.
     declared, timers = list(DEFINITIONS.declared), dict(DEFINITIONS.timers)
     _forget_recorded()
     try:

@@ -137,6 +137,7 @@ def say_who_has_ended(config: Config, identity: Identity) -> None:
         return
     values = sum(lost.values())
     named = f"Rank{'s' if len(lost) > 1 else ''} {', '.join(map(str, sorted(lost)[:8]))}"
+    # Here they are counted once: `take_lost()` has taken them out of the file.
     reporter.dropped["ended_before_init"] += values
     reporter.say(
         "ended-before-init",

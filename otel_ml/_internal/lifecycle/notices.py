@@ -46,6 +46,7 @@ class Notices:
     def say(self, sentence: str) -> None:
         """Say something once for the job."""
         self._unsaid.append(sentence)
+        # To the service, which says it once for the job; where none answers, `print_own()` prints what was kept above.
         notice = LogRecord(keys.EVENT_NOTICE, sentence, severity=WARN)
         current_events().put(NOTICE, lambda: (notice,))
 

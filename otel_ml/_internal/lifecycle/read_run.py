@@ -67,6 +67,7 @@ def read(run: Run | str | PathLike[str], *names: str) -> Mapping[str, Series]:
         for name, value in row.get("values", {}).items():
             steps = newest.setdefault(name, {}).setdefault(axis, {})
             before = steps.get(step)
+            # Of equal ones the line that stands later in the file counts.
             if before is None or before[:2] <= rank:
                 steps[step] = (*rank, float(value))
     for name in list(newest):  # what a run recorded before and after names stayed as they were written is one series

@@ -109,6 +109,7 @@ class ReceiverConnection:
         is_empty = self.sender.send(deadline, everything=everything)
         if is_empty:
             self._settle()
+        # Also where nothing was left to be sent: an error of before then keeps nobody from anything.
         if not self.sender.last_error or is_empty:
             self._failing_since = None
         elif self._failing_since is None:

@@ -66,6 +66,7 @@ class RepeatedInit:
             session = self._runs.current
         if session is None:
             return self._beside(arguments)
+        # Nothing of the child is in the parent's run yet, so it can leave that without a trace.
         if session.is_asleep and self._is_other(session, arguments):
             self._leave_parents_run(session)
             return self._runs.begin_session(arguments)

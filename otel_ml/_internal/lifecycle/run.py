@@ -220,6 +220,7 @@ class Run:
     ) -> AbstractContextManager[None]:
         """Make `index` the current step of this run inside a `with` block; see `otel_ml.step()`."""
         if self._scope.is_over:
+            # The body of the block runs all the same.
             return nullcontext()
         with InScope(self._scope):
             return step_block(index, axis, *more, **unknown)
@@ -341,5 +342,6 @@ def _shown(text: str) -> str:
 
 
 def _link(url: str) -> str:
+    # An address is what an exporter says: no link is made of `javascript:` and the like.
     shown = _shown(url)
     return f'<a href="{shown}" target="_blank">{shown}</a>' if url.startswith(("http://", "https://")) else shown

@@ -118,6 +118,7 @@ class RunTiming:
 
     def _taken(self) -> Any:
         """Take what this context has entered last; where it has entered none, what another one has."""
+        # A timing in this tuple may have been taken meanwhile by another context, in which case it is not in `_open`.
         for owner, timing in _ENTERED.get():
             if owner is self and self._open.pop(timing, timing) is None:  # not left yet
                 return timing

@@ -25,6 +25,7 @@ def named_after_trial(config: Config, place: JobPlace, arguments: Mapping[str, o
     """Return the settings of a run that begins; a trial's run is called as the trial where the program says no name."""
     if not place.trial:
         return config
+    # In this order: the name that `init()` was given, the trial's, the one of the environment.
     name = config.name if arguments.get("name") else searched_trial().name or config.name
     prefix = "" if config.role == ROLE else config.prefix
     return replace(config, name=name, prefix=prefix)

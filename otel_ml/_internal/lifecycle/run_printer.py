@@ -39,6 +39,7 @@ class ExporterLines:
 
     def print_new(self, reached: Reached, run_id: str) -> None:
         """Print what is new, at most once a second."""
+        # The background thread comes here ten times a second.
         now = time.monotonic()
         if self._speaks and now - self._asked_at >= _EVERY_S:
             self._asked_at = now
@@ -58,6 +59,7 @@ class ExporterLines:
         if left_out := int(found.get("left_out") or 0):
             lines.insert(0, f"… {left_out:,} more lines")
         self._console.plain(lines)
+        # Sent with the next question, by which the service knows that these were printed.
         self._taken = int(found.get("next") or self._taken)
 
 

@@ -71,6 +71,7 @@ class Sessions:
     def remove(self, session: Session) -> None:
         """Forget a run that has ended."""
         self._all.remove(session)
+        # Before `SCOPES` is told: who looks in between finds a run that is over, and goes on to its outer one.
         session.scope.is_over = True
         self._tell()
 

@@ -104,6 +104,7 @@ class ShutdownSequence:
                 keys.VALUES: sent.values,
                 keys.EVENTS: sent.events,
                 keys.DROPPED: dict(self._dropped()),
+                # Points among these that had a running number already, and will not come.
                 keys.GIVEN_UP: dict(self._given_up()),
                 keys.OVERHEAD: self._overhead_s(),
                 keys.DURATION: duration_s,

@@ -51,7 +51,9 @@ class SpoolWriter:
         is_held_up: Callable[[], bool],
     ) -> None:
         self._recorder = recorder
+        # Of now: it grows when the run is left or forgotten, by which this writer knows that it is over.
         self._run_number = recorder.run_number
+        # Those of this run, too: the recorder has others for the one after it.
         self._sent, self._sequence = recorder.sent, recorder.sequence
         self._spool = spool
         self._sender = sender
@@ -77,6 +79,7 @@ class SpoolWriter:
             frames += _frames("S", self._extra_spans())
         if frames:
             self._spool.extend(frames)
+        # Behind the write: of what is not noted here `Recorder.leave()` says that it was not written.
         self._sent.note_written()
         for _ in range(2):  # making the events may have had something to say: that is an event too
             self._take_events(final=final)
@@ -114,6 +117,8 @@ class SpoolWriter:
             RunIsOverError: see `collect()`.
         """
         with self._still():
+            # The number is taken while nobody can leave the run, and written without that: a disk that hangs is not to
+            # hold up who leaves it.
             number = self._sequence.next()
         self._append(record, number)
 

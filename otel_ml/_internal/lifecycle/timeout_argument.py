@@ -22,6 +22,7 @@ def timeout_of(call: str, timeout: object, default: D) -> float | D:
         return default
     if isinstance(timeout, Real) and not isinstance(timeout, bool):
         with suppress(Exception):  # of a whole number that no float is as large as, or of a class of the program's
+            # `inf` waits for as long as it takes; NaN compares with no moment.
             if not math.isnan(given := float(timeout)):
                 return given
     usual = "as long as is usual" if default is None else seconds(default)

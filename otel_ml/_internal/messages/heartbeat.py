@@ -46,6 +46,7 @@ class Heartbeat:
 
     def _places(self) -> Iterator[tuple[str, int]]:
         for axis in list(self._scope.steps.axes.values()):
+            # The largest step that it is in: a process may be in several of an axis, by blocks of tasks or threads.
             step = axis.inside()
             if step is not None and step.index is not None:
                 yield axis.name, step.index

@@ -34,7 +34,7 @@ from otel_ml._internal.steps.axis import Step
 from otel_ml._internal.steps.stage import forget_stages, parts_of
 from otel_ml._internal.steps.step import set_step
 from otel_ml._internal.timers import spans
-from otel_ml._internal.timers.consumed import forget_consumed, settle_consumed
+from otel_ml._internal.timers.consumed import calls_left, forget_consumed, settle_consumed
 from otel_ml._internal.timers.trailing_steps import TrailingSteps
 from otel_ml._internal.yield_interpreter import yield_interpreter
 from otel_ml.wire.attributes import EVENTS, POINTS, RECORDED, VALUES, WATERMARK
@@ -336,7 +336,7 @@ class Recorder:
         with FOLDER.taking:
             FOLDER.fold()
             deferred = sum([value.size for _, _, value, _ in FOLDER.deferred_of(self._generation)])
-            return self._recorded - self._recorded_at_end + deferred
+            return self._recorded - self._recorded_at_end + deferred + calls_left()
 
     def forget(self) -> None:
         """Be as in a process that has recorded nothing: empty buffers, new locks, `ml.seq` from 1, no current step.

@@ -48,6 +48,7 @@ class AfterShutdown:
     def enter(self, say: Callable[[str], None] | None) -> None:
         """A run has ended, and no other goes on; `say` prints."""
         self.is_now, self.values, self._say, self._is_said = True, 0, say, False
+        # The list itself stays, for callers have loaded it: its class says what becomes of what they add.
         RECORDS.__class__ = Refusing
         NOW.off, NOW.level = False, -1  # calls get as far as the buffer; timers are above the level
 
@@ -84,6 +85,7 @@ class AfterShutdown:
 
     def sum_up(self) -> None:
         """At the exit of the process: say how many values came too late, where it was more than one."""
+        # Of a single one all is said: `refuse()` has said it when it came.
         if self.is_now and self.values > 1 and self._say is not None:
             said = f"{self.values:,} values in all were recorded after the run had ended."
             self._say(explained(said, "after-shutdown"))

@@ -127,6 +127,7 @@ def append_deferred(records: list[Any]) -> None:
         if len(records) == STRIDE and type(records[2]) is Staged:  # which is launched in half the time
             records[2].launch_alone()
         else:
+            # The third item of each record is its value. No row is among these records, so each has four.
             launch(_unlaunched(records[2::STRIDE]))
     except BeingCapturedError:
         # What is on a device becomes part of the graph; values of the host that the call had beside are recorded now,

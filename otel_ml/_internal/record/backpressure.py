@@ -90,6 +90,7 @@ class Backpressure:
         return False
 
     def _is_waited_for(self) -> bool:
+        # A thread that collects would wait for itself. Once 10 s were in vain nobody waits until something is taken.
         return bool(self.threads or self._starting) and not self.is_here() and not self._is_stuck
 
 

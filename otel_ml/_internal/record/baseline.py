@@ -31,6 +31,7 @@ class Baseline:
         axis = step.axis
         if self._is_over or axis is None or axis.name != DEFAULT_AXIS or step.index is None:
             return
+        # Steps are looked at in the order of their first record, so the loop's step 0 was looked at before.
         if step.index > 0:
             self._is_over = True
             return

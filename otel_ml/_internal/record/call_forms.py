@@ -81,6 +81,7 @@ def _one(name: str, value: Any, axis: Any) -> Meant:
         what = safe_repr(name)
         _refuse(f"{what} without a value. Call log({{{what}: …}}) or record({what}, …)", 1, what)
         return Meant(NO_VALUES)
+    # `log("loss", 0.5, 10)`: what is third by position is the step, as TensorBoard has it; a text is an axis.
     return Meant({name: value}, None, axis) if axis is None or isinstance(axis, str) else Meant({name: value}, axis)
 
 
@@ -102,6 +103,7 @@ def meant_by_record(name: Any, value: Any, step: Any, named: dict[str, Any]) -> 
     if name is MISSING and value is MISSING and named:
         return Meant(named, step)
     _say_unknown("record", named)
+    # `record({"loss": 1.0}, 3)`: what stands in the place of the value is the step.
     if isinstance(name, Mapping):
         return Meant(name, step if value is MISSING else value)
     if name is MISSING or value is MISSING:

@@ -136,6 +136,7 @@ class Folder:
         if not NOW.several:
             steps, self.steps, self.points = self.steps, {}, 0
             return steps
+        # Of a run that is over: its own thread comes no more, so that of any other one counts it.
         for step in [step for step in self.steps if SCOPES.of(step.generation) is None]:
             self._refuse(step)
         steps = {step: None for step in self.steps if step.generation == generation}

@@ -130,9 +130,11 @@ def log(
             values = values.copy()  # another thread may write to the caller's
             # The names in their order are the key: in another order they are another row.
             row = table.rows.get((*values,)) if len(values) >= WIDE and weight is None else None
+            # Each of the two appends the whole call or nothing: what neither takes is recorded value by value below.
             if row is not None and (append_row(row, target, values, now) or append_cuda_row(row, target, values, now)):
                 return
         _record_each(values, target, weight, now, table, options)
+    # It is raised while values are read, before the first of them is appended: nothing is recorded twice.
     except BeingTracedError:
         trace_log(values, step, axis, prefix, reduce, within, over, weight, attributes)
     except Exception as error:  # noqa: BLE001 - the boundary to the user's program
@@ -269,6 +271,7 @@ def _series(table: Table, name: object, options: _Options | None) -> Series | No
     full = f"{above}/{exact_text(name)}" if above and isinstance(name, str) and name else name
     reduction = reduction_from(reduce, within, over, name)
     series = DEFINITIONS.series(full, identity(attributes) if attributes else (), reduction)
+    # A name that was refused is not kept, so that each further call with it is counted, too.
     if series is not None:
         table.series[name] = series  # type: ignore[index] # a name that has a series is a str
     return series

@@ -56,6 +56,7 @@ class Metric:
 
     def look_up(self) -> None:
         """Use what is known of the metric by now."""
+        # There is none where the process has too many series: the old one still takes what is recorded.
         self._series = DEFINITIONS.series(self.name) or self._series
         self._by_attributes.clear()
 
@@ -111,6 +112,15 @@ class Metric:
             except Exception as error:  # noqa: BLE001 - the boundary to the user's program
                 reporter.failed("record()", error)
 
+    def record_at(self, value: float, attributes: Mapping[str, object] | None, at_ns: int) -> None:
+        """Record a value of a moment, which decides which one of a step is the last."""
+        if NOW.off:
+            return
+        try:
+            self._record(value, None, None, None, attributes, at_ns)
+        except Exception as error:  # noqa: BLE001 - the boundary to the user's program
+            reporter.failed("add()", error)
+
     def _record(
         self,
         value: object,
@@ -118,6 +128,7 @@ class Metric:
         step: int | None,
         axis: str | None,
         attributes: Mapping[str, object] | None,
+        at_ns: int | None = None,
     ) -> None:
         if value is MISSING:
             said = f"record(): expected a value, got nothing. Call record(0.5) of metric {safe_repr(self.name)}."
@@ -132,12 +143,13 @@ class Metric:
         if series is None:
             return
         records: list[Any] = []
-        if add_record(records, series, target, value, weight, time_ns()):
+        if add_record(records, series, target, value, weight, time_ns() if at_ns is None else at_ns):
             append_deferred(records)
         else:
             append(records)
 
     def _with(self, of: Series, attributes: Mapping[str, object]) -> Series | None:
+        # In another order they are looked up once more, and are the same series: `identity()` sorts them.
         given = tuple(attributes.items())
         try:
             return self._by_attributes[given]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from otel_ml._internal.error_reporting import answered, reporter
@@ -62,10 +63,12 @@ class UpDownCounter(_Instrument):
         if change is None or not are_attributes(attributes, "add()", 1):
             return
         key = identity({} if attributes is None else attributes)
-        # Recorded under the lock, too: the last record of a step is then its newest level, whatever threads add.
+        # The moment under the lock, by which the last record of a step is its newest level, whatever threads add. Not
+        # the record itself: it may wait for a slow receiver, and all look-ups of names would wait for the lock.
         with DEFINITIONS.lock:
             level = self._levels[key] = self._levels.get(key, 0) + change
-            self._metric.record(level, attributes)
+            now_ns = time_ns()
+        self._metric.record_at(level, attributes, now_ns)
 
 
 def _number(amount: object) -> float | None:
@@ -74,6 +77,7 @@ def _number(amount: object) -> float | None:
         found = record_value(amount)
     except (UnrecordableError, BeingTracedError):
         found = None
+    # A list, and what a device has yet to give, say no single change of a level.
     if isinstance(found, float):
         return found
     got = safe_repr(amount)

@@ -37,10 +37,12 @@ class RepeatedSteps:
         if self._is_over or step.axis is None or step.index is None:
             return
         known = self._names.setdefault(step.axis.name, {})
+        # `not known`: the first step of each axis, which is where a loop that counts anew begins.
         if step.index % _EACH == 0 or step.index in known or not known:
             self._compare(step.axis, step.index, pending, known)
         if found := step.axis.second_pass.found:
             met = self._met.get(step.axis.name, {})
+            # At a step that came again by chance a name may have met itself, too: only steps of the second pass count.
             names = frozenset[str]().union(*(met[index] for index in met if index in found))
             if names:
                 self._is_over = True
@@ -66,8 +68,10 @@ def _remember(of_steps: dict[int, frozenset[str]], index: int, names: frozenset[
 
 def _is_several(series: Series, pending: StepPartials) -> bool:
     """Whether a series has more than one record."""
+    # Of a bare series `moments` has the first record alone; those after it are in `more` (`StepPartials`).
     if series in pending.moments:
         return pending.moments[series][0] > 1 or series in pending.more
+    # Where there is one record, it is both the first and the last.
     return pending.order[series].first_ns != pending.order[series].last_ns
 
 

@@ -14,6 +14,7 @@ def _nobody(*_: Any, **__: Any) -> None:
     reporter.failed("log()", RuntimeError("what records inside of compiled code is not loaded"))
 
 
+# Until `recording.py`, which loads all that records, has called `watch_for_compilation()`.
 _trace: Callable[..., None] = _nobody
 
 

@@ -54,6 +54,7 @@ def record_value(value: object) -> float | list[float] | Deferred:
         BeingTracedError: for a tensor that stands for those of a graph.
     """
     kind = type(value)
+    # By exact type, and worked out once for each: `isinstance()` with an ABC runs code of Python.
     reader = READERS.get(kind)
     if reader is None:
         reader = READERS[kind] = _reader_of(kind)

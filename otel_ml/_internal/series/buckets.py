@@ -46,6 +46,7 @@ class ExponentialBuckets:
                 side = self.positive if value > 0 else self.negative
                 index = _index(abs(value), self.scale)
                 side[index] = side.get(index, 0) + 1
+        # Both signs together, for a point has one scale.
         while max(_span(self.positive), _span(self.negative)) > MAX_BUCKETS:
             self.scale -= 1
             self.positive, self.negative = _halved(self.positive), _halved(self.negative)

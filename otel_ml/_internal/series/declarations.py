@@ -31,6 +31,7 @@ def of_name(declared: Iterable[Declaration], name: str) -> Declaration:
 
 def of_globs(declared: Iterable[Declaration], name: str) -> Declaration:
     """Return what globs say of a name: in each part the one with more characters of its own."""
+    # A name that equals the pattern is that metric (docs/protocol.md §2.9), and is found by `of_name()`.
     globs = [one for one in declared if one.pattern != name and matches(name, one.pattern)]
     return _joined(name, sorted(globs, key=lambda one: by_precedence(one.pattern)))
 
@@ -38,6 +39,7 @@ def of_globs(declared: Iterable[Declaration], name: str) -> Declaration:
 def _joined(pattern: str, declared: Iterable[Declaration]) -> Declaration:
     """Return all that is said, each part as the first says it."""
     found = Declaration(pattern, NOTHING)
+    # `joined()` takes over what is not said yet: of two that say one part the first counts.
     for _, reduction, unit, description in declared:
         found = Declaration(
             pattern, found.reduction.joined(reduction), found.unit or unit, found.description or description

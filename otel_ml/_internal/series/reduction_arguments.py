@@ -37,6 +37,7 @@ def reduction_from(reduce: Reduce, within: str | None, over: str | None, name: o
     except Exception:  # noqa: BLE001 (of a class of the program's)
         across = (reduce,)  # type: ignore[assignment] # which is not a text
     options = [(option, one) for option, one in (("within", within), ("over", over)) if one is not None]
+    # One that is not a text is enough for the call to ask for nothing: half of a reduction would be another one.
     for option, given in (*options, *[("reduce", one) for one in across or ()]):
         if not isinstance(given, str):
             _unfit(name, f"expected {option}={_SUCH_AS[option]!r} or the like, got {safe_repr(given)}. It is not used.")

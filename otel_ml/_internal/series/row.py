@@ -32,6 +32,7 @@ class Row:
     def __init__(self, series: Sequence[Series]) -> None:
         self.series: tuple[Series, ...] = tuple(series)
         self.floats: list[type[float]] = [float] * len(series)
+        # No count of series with a weight: the first `is_plain()` looks at all of them.
         self._weighted = -1
         self._parts: dict[tuple[bool, ...], tuple[Row, Row]] = {}
 
@@ -39,6 +40,7 @@ class Row:
         """Return the row of those names for which `is_first` is true, and that of the others."""
         parts = self._parts.get(is_first)
         if parts is None:
+            # Once for each pattern of tensors and numbers: a program logs the same ones step after step.
             first = [series for series, is_it in zip(self.series, is_first, strict=True) if is_it]
             second = [series for series, is_it in zip(self.series, is_first, strict=True) if not is_it]
             parts = self._parts[is_first] = (Row(first), Row(second))

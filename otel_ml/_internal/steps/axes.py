@@ -153,6 +153,7 @@ class Steps:
         axis = self.axes.get(axis_name) or self.axis(axis_name)
         axis.loop = loop
         step = axis.steps.get(index)
+        # Then it is forgotten again if no item comes (`give_up_fetching()`).
         axis.is_fetched_new = step is None
         if step is None:
             with self.lock:

@@ -29,6 +29,7 @@ class SecondPass:
     __slots__ = ("_count", "_lowest", "after", "first", "found", "last", "latest")
 
     def __init__(self) -> None:
+        # Not -1, which step 0 would follow.
         self.first: int = -2
         self.last: int = -2
         self.latest: int = -1

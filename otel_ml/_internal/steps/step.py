@@ -69,6 +69,7 @@ class StepBlock:
         if block is self:
             self._leave()
         else:
+            # Left in a context that has entered none of them: nothing tells which is meant, so it is the newest.
             (self.again.pop() if block is None else self.again.pop(self.again.index(block))).__exit__()
 
     def _leave(self) -> None:
@@ -102,6 +103,7 @@ class At:
         self.variable = self.steps.blocks
         self.outer = self.variable.get()
         self.token = self.variable.set(self)
+        # From here on records ask their context for a step, and find this one there.
         self.steps.count_asking(1)
 
     def __exit__(self, *_: object) -> None:
@@ -174,6 +176,7 @@ def _meant(
     for name in ("index", "step"):
         if index is MISSING:
             index = named.pop(name, MISSING)
+    # The default itself: no axis was given by position, so it may have been given by name.
     if axis is DEFAULT_AXIS:
         axis = named.pop("axis", axis)
     if more:
@@ -265,6 +268,7 @@ def step_for(index: object, axis: object, call: str, values: int) -> Step | None
     if found is None:
         reporter.drop("bad_step", bad_step(index, call), values, kind_of_bad_step(index, call))
         return None
+    # Behind all that may refuse the call: `steps.at()` may move the current step.
     steps = scope_steps()
     if axis is None:
         return in_stage(steps.at(DEFAULT_AXIS, found), steps)

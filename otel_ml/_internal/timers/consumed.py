@@ -23,7 +23,7 @@ from otel_ml.wire.attributes import CONSUMED, RANK, ROLE, VERSION
 from otel_ml.wire.reduction import Reduction
 from otel_ml.wire.trace_context import Producer, ids_of, key_of, producer_of, traceparent
 
-__all__ = ["AXIS_OF_VERSIONS", "consumed", "forget_consumed", "settle_consumed"]
+__all__ = ["AXIS_OF_VERSIONS", "calls_left", "consumed", "forget_consumed", "settle_consumed"]
 
 AXIS_OF_VERSIONS = "policy_version"
 """The axis whose current step is the consumer's own version, where it has one and says no other."""
@@ -171,6 +171,11 @@ def forget_consumed() -> None:
     _CALLS.clear()
     _SETTLING.__init__()  # type: ignore[misc] # the same object, which others hold
     forget_contexts()
+
+
+def calls_left() -> int:
+    """Return how many calls wait to be counted."""
+    return len(_CALLS) // _STRIDE
 
 
 def settle_consumed(*, wait: bool = True) -> None:
@@ -325,6 +330,7 @@ def _series_of(producer: Producer | None) -> tuple[Series | None, ...]:
     known = _SETTLING.series
     found = known.get(who)
     if found is None:
+        # `known` has the series of all, too, which are those of no producer.
         if who is not None and len(known) > MAX_PRODUCERS:
             reporter.say(
                 "too-many-producers",
@@ -332,6 +338,7 @@ def _series_of(producer: Producer | None) -> tuple[Series | None, ...]:
                 "in those of all.",
             )
             return _series_of(None)
+        # Role → rank, as one attribute: it is published as `consumed/samples/generator/3`.
         attributes = identity({} if who is None else {who[0]: str(who[1])})
         found = known[who] = tuple(
             DEFINITIONS.series(name, attributes, reduction, unit=unit, description=said)

@@ -165,6 +165,7 @@ def _context(scope: Scope, version: int | None) -> Context:
     step = NOW.step or current_step()
     around = STATE.current()
     trace_id, span_id = ids_of_span(around)
+    # All that a context names: whoever asks in the same place gets the same object, and one mark is kept for it.
     key = (span_id, step, version, scope)
     found = _MADE.contexts.get(key)
     if found is None:
@@ -186,6 +187,7 @@ def ids_of_span(span: Any) -> tuple[int, int]:
 def _new(scope: Scope, step: Step, version: int | None, outer_trace: int, outer: int) -> Context:
     """Make a context, and the span that it names: one of this moment, inside of the current one."""
     role, rank = scope.place
+    # The trace says the role, the span rank and version: whoever consumes it needs no more than the text.
     half, number = half_of_role(role), new_mark_id()
     is_inside = outer_trace >> 64 == half  # the trace of somebody else does not say whose it is
     trace_id = outer_trace if is_inside else half << 64 | number

@@ -156,6 +156,7 @@ def timer_of(
     definition = timer_definition(name, asked, reduce, within, span=span, device=device, kind=kind)
     if definition is None:
         return Timer(None)
+    # One for all threads and calls: who stops finds what another one has started.
     found = _TIMERS.setdefault((run_id, name), Timer(definition))
     found.compare(asked, span=span, device=device)
     return found

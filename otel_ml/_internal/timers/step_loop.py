@@ -99,6 +99,7 @@ class StepLoop(Generic[T]):
         return around is not None
 
     async def _counted_async(self, loop: _Counted) -> AsyncGenerator[T, None]:
+        # As `__iter__()`; where the loop is left by `break`, `_AsyncLoop.__del__()` knows it first.
         iterator = aiter(self._iterable)
         try:
             while True:
@@ -165,6 +166,8 @@ class _AsyncLoop(Generic[T]):
         await self._generator.aclose()
 
     def __del__(self) -> None:
+        # Left by `break`. Its generator is closed at a later `await` only, and what follows the loop is not in its
+        # body.
         self._loop.is_in_body = False
 
 

@@ -39,6 +39,7 @@ def timed_calls(function: F, measured: Measured) -> F:
 def _plain(function: Callable[..., Any], measured: Measured) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        # Asked at each call: a run that has begun since the function was decorated may have another level.
         timing = measured()
         if timing is None:
             return function(*args, **kwargs)
@@ -64,6 +65,7 @@ def _generator(function: Callable[..., Generator[Any, Any, Any]], measured: Meas
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = function(*args, **kwargs)
+        # What is to be done inside of the next timer: to go on, or what the caller has sent or thrown in.
         resume: Callable[[], Any] = functools.partial(next, generator)
         while True:
             with measured() or _UNTIMED:
@@ -89,6 +91,7 @@ def _async_generator(function: Callable[..., AsyncGenerator[Any, Any]], measured
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         generator = function(*args, **kwargs)
+        # As above.
         resume: Callable[[], Any] = generator.__anext__
         while True:
             with measured() or _UNTIMED:

@@ -45,6 +45,7 @@ class Tracing:
     def activate(self) -> None:
         """Bind to OTel tracing now if the process uses it, else when it begins to."""
         self._is_active = True
+        # At a further run: `Recorder.configure()` has just put timers back to spans that OpenTelemetry does not see.
         if self._is_bound:
             self._on_use()
         else:

@@ -27,6 +27,7 @@ class BackgroundLink:
         self._look: BackgroundTask[Reached | None] | None = None
 
     def reach(self, now: float, *, failing_s: float) -> Reached | None:
+        # One look at a time: a later call asks what has come of it.
         if self._look is None:
             self._look = self._background.begin_or_do(lambda: self._link.reach(now, failing_s=failing_s))
         look = self._look

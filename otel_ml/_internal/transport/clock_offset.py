@@ -37,6 +37,7 @@ class ClockOffset:
             received: when the answer was here, by this clock.
         """
         drifted = DRIFT * (received - sent)
+        # The answer was written after the question was sent, and before it was received.
         low, high = theirs - received - drifted, theirs - sent + drifted
         known = self._bounds(received)
         if known is not None and max(low, known[0]) <= min(high, known[1]):
@@ -46,6 +47,7 @@ class ClockOffset:
     def at(self, now: float) -> tuple[float, float] | None:
         """Return the other clock less this one, and how far that may be off; None before the first exchange."""
         known = self._bounds(now)
+        # The middle of the two bounds, and half of what lies between them.
         return None if known is None else ((known[0] + known[1]) / 2, (known[1] - known[0]) / 2)
 
     def _bounds(self, now: float) -> tuple[float, float] | None:

@@ -42,6 +42,7 @@ class Credentials:
     def again_where_denied(self, post: Callable[[], Answer]) -> Answer:
         """Return the answer to a request; one that was denied is sent again where the token has changed."""
         answer = post()
+        # Once more and no further: where the new token is denied, too, the answer says to wait (`denied()`).
         return post() if answer.obstacle == "receiver-denied" and self.renew() else answer
 
     def _read(self) -> str:

@@ -259,6 +259,7 @@ class EmbeddedLink:
                 self._failed(now, f"{error}")
                 return False
             self._lock = None if lock is None else OwnDescriptor(lock)
+        # Then another process is starting the service, which is as good as if this one were (`is_starting`).
         self._is_locked_out = self._lock is None
         return self._lock is not None
 

@@ -95,6 +95,7 @@ def requests_of(kind: Kind, pieces: Iterable[Piece], most: int) -> list[Request]
     group: list[Piece] = []
     size = 0
     for piece in _cut_to(kind, pieces, most):
+        # A piece that is too large by itself, and cannot be cut, is a request of its own.
         if group and size + piece.length > most:
             requests.append(Request(kind, group))
             group, size = [], 0

@@ -37,6 +37,7 @@ class OwnDescriptor:
         """Close it, unless it is somebody else's by now."""
         if self.is_ours():
             os.close(self.number)
+        # So that a second `close()` finds no file under the number, whoever has it by then.
         self.number = -1
 
 
@@ -55,4 +56,5 @@ def above_standard(descriptor: int) -> int:
     try:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST)
     finally:
+        # Also where no other number is free: under this one it would get what the program prints.
         os.close(descriptor)

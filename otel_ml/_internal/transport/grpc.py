@@ -72,6 +72,7 @@ class GrpcTransport:
         compression = self._grpc.Compression.Gzip if self._endpoint.compression == "gzip" else None
         try:
             call = self._channel(url).unary_unary(METHODS[path])
+            # Twice as long after each attempt in vain, but no longer than a link of `_SLOWEST` takes for this body.
             longest = min(timeout * self._times, timeout + len(body) / _SLOWEST)
             return accepted(call(body, timeout=longest, metadata=self._metadata(), compression=compression))
         except self._grpc.RpcError as error:

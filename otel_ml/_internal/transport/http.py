@@ -74,6 +74,7 @@ class HttpTransport:
                 body = _gzip(body)
                 headers["content-encoding"] = "gzip"
             return answer_of(self._request("POST", target, headers, body, timeout))
+        # Only an exchange raises it: there is a `target` by then.
         except OtherProtocolError:
             self.close()
             return Answer("retry", reason=_speaks_grpc(target, "speaks gRPC"), obstacle="other-protocol")
@@ -174,6 +175,7 @@ class HttpTransport:
 
     def _through(self, proxy: Proxy, target: Target, connection: OwnSocket, timeout: IdleTimeout) -> None:
         """Make it a connection to the proxy, or, where the target speaks TLS, through it."""
+        # Without TLS nothing is to be agreed on before: the request has the whole URL (`_request()`).
         if target.scheme != "https":
             if proxy.target.scheme == "https":
                 connection.secure(self._tls(), proxy.target.host, timeout)
@@ -256,6 +258,7 @@ class HttpTransport:
 
 
 def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
+    # In Latin-1 every byte is a character: no peer makes this fail.
     lines = head.decode("latin-1").split("\r\n")
     parts = lines[0].split(" ", 2)
     if not parts[0].startswith("HTTP/1.") or len(parts) < 2 or not parts[1].isdigit():

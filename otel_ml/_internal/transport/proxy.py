@@ -63,6 +63,7 @@ def _parsed(url: str) -> Proxy | None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if target.scheme not in {"http", "https"}:
             return None
+        # As RFC 7617 has it; in a URL signs such as `@` are written with a percent sign.
         who = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
         told = {"proxy-authorization": f"Basic {base64.b64encode(who.encode()).decode()}"} if parts.username else {}
     except ValueError:

@@ -102,5 +102,6 @@ def _tell(request: Request, answer: Answer, say: Say) -> None:
 
 
 def _requests(leftover: Leftover) -> Iterator[Request]:
+    # Kind by kind, as each is posted to a path of its own; within one in the order in which they were written.
     for kind in PATHS:
         yield from requests_of(kind, parts_of(frame for frame in leftover.frames if frame.kind == kind), MAX_BYTES)

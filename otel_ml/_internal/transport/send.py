@@ -219,6 +219,7 @@ class Sender:
         self._failing_since = None
         self._reason = ""
         self.answers += 1
+        # All of it for now: `_count_lost()` takes off what has not arrived.
         self.delivered += request.points
         if answer.outcome == "ok":
             self._accept(request, answer)

@@ -78,6 +78,7 @@ def _names(payload: bytes) -> Iterator[str]:
     # string is 1.
     for record in _messages(payload, 2, 2):
         yield from (text.decode("utf-8", "replace") for text in _messages(record, 12))
+        # The user's name of it is among the attributes, `event_name` says its kind.
         for attribute in _messages(record, 6):
             if next(_messages(attribute, 1), b"") == NAME.encode():
                 yield from (repr(text.decode("utf-8", "replace")) for text in _messages(attribute, 2, 1))

@@ -266,6 +266,7 @@ class Spool:
         self.pending.clear()
 
     def _open_segment(self) -> Segment:
+        # A file goes as a whole when the spool is full: of a small spool no more than about a quarter at a time.
         if not self._segments or self._segments[-1].size > min(SEGMENT_BYTES, self._limit // 4):
             self._new_segment()
         return self._segments[-1]

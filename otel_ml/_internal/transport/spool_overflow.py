@@ -23,6 +23,7 @@ class SpoolOverflow:
     def add(self, lost: Lost) -> None:
         """Count what had to go."""
         self._count(lost)
+        # Of what could not be read back the spool says it itself, and that has no end as an outage has.
         if lost.reason != SPOOL_FULL:
             return
         # At the first loss of an outage; how much it was in the end `settle()` says.

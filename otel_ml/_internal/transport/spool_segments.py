@@ -73,6 +73,7 @@ class FileSegment:
         begin, length = self.size, sum(map(len, parts))
         # A half frame would end the file for every reader: what is behind it could not be found anymore.
         file = self._open_file()
+        # One call takes 1,024 parts at most. `Spool.extend()` gives it a few frames, of two parts each.
         if (written := os.writev(file, parts)) < length:
             try:
                 while written < length:  # the disk is full: the first write does not say why

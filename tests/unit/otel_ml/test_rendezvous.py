@@ -149,6 +149,15 @@ def test_what_nobody_wrote_is_no_service_and_no_run(rendezvous: Rendezvous, cont
     assert (rendezvous.read_service(), rendezvous.read_home()) == (None, None)
 
 
+def test_what_is_no_text_is_no_service_and_no_run(rendezvous: Rendezvous) -> None:
+    rendezvous.create()
+    rendezvous.service_file.write_bytes(b"\xff\xfe{}")
+    rendezvous.run_file.write_bytes(b"\xff\xfe{}")
+
+    assert rendezvous.read_service() is None
+    assert rendezvous.read_home() is None
+
+
 def test_a_folder_that_others_could_read_is_closed_when_it_is_used(rendezvous: Rendezvous) -> None:
     rendezvous.folder.chmod(0o755)
 

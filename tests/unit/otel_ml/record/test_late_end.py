@@ -287,3 +287,19 @@ def test_what_another_run_has_folded_since_the_last_look_of_a_run_that_ends_is_c
         second.shutdown(0.0)
 
     assert (refused, given_back) == (2, 2)
+
+
+def test_what_was_consumed_since_the_last_look_of_a_run_that_ends_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = SlowLink()
+    monkeypatch.setattr(RUNTIME, "make_link", lambda *_: link)
+    with isolated():
+        run = otel_ml.init("exp")
+        ending = threading.Thread(target=run.shutdown, args=(5.0,))
+        ending.start()
+        assert link.is_closing.wait(30)
+        otel_ml.consumed(otel_ml.context())
+        otel_ml.log({"loss": 1.0}, step=0)
+        link.may_close.set()
+        ending.join(30)
+
+        assert AFTER_SHUTDOWN.values == 2

@@ -338,3 +338,22 @@ def test_a_signal_handler_may_record_and_flush_at_any_moment_of_a_wait(how: str)
     )
 
     assert (done.stdout, done.returncode) == ("True\nTrue\nTrue True\n", 0), done.stderr
+
+
+def test_a_counter_that_waits_for_a_slow_receiver_keeps_no_other_thread_from_a_new_name(recorded):
+    counter = get_meter().create_up_down_counter("queue")
+    looked_up = threading.Thread(target=log, args=({"new": 1.0},))
+    adding = threading.Thread(target=lambda: [counter.add(1) for _ in range(A_FULL_BUFFER)])
+    BACKPRESSURE.begin()  # as the background thread of a run, which says that its receiver is slow
+    BACKPRESSURE.hold_up(is_held_up=True)
+    try:
+        adding.start()
+        assert eventually(lambda: BACKPRESSURE._waiting)
+        looked_up.start()
+        looked_up.join(5)
+
+        assert not looked_up.is_alive()
+    finally:
+        BACKPRESSURE.leave()
+        adding.join(30)
+        looked_up.join(30)
