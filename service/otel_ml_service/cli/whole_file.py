@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 
 from otel_ml_service.cli.termination import put_away_when_terminated
 
@@ -23,8 +23,8 @@ def whole_file(file: Path) -> Iterator[Path]:
         yield file
         return
     # A link to a file is replaced by the file, and not written through.
-    # Of this call alone: another command may write the same file meanwhile, and who is done last counts.
-    part = file.with_name(f"{file.name}.{token_hex(4)}.part")
+    # Of this process alone: another command may write the same file meanwhile, and who is done last counts.
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         with put_away_when_terminated():

@@ -56,10 +56,13 @@ def test_a_pipe_is_written_to(tmp_path: Path, command: click.Command) -> None:
     assert pipe.is_fifo()
 
 
-def test_two_commands_that_write_one_file_at_once_do_not_share_what_they_write_to(tmp_path: Path) -> None:
+def test_two_commands_that_write_one_file_at_once_do_not_share_what_they_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "file"
 
     with whole_file(out) as first, first.open("w") as writing:
+        monkeypatch.setattr(os, "getpid", lambda: 1)  # as another process would
         with whole_file(out) as second:
             second.write_text("of the second")
         writing.write("of the first")

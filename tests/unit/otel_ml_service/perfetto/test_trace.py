@@ -38,6 +38,7 @@ from tests.unit.otel_ml_service.perfetto.traced_runs import (
     stored_spans,
     traced,
 )
+from tests.waiting import eventually
 
 
 @pytest.mark.parametrize(("asked", "first", "last"), [("3-5", 3, 5), ("4", 4, 4), (None, 0, 9)])
@@ -321,9 +322,12 @@ def test_a_place_that_cannot_be_written_is_an_error_that_names_it(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_trace_that_is_interrupted_leaves_no_part_of_it(tmp_path: Path, number: signal.Signals) -> None:
     run = write_run(tmp_path, "01abc", batches(steps_of(ranks=12, steps=100)))
-    part = tmp_path / "t.pftrace.part"
-    os.mkfifo(part)  # more than it takes at once: the command is in the middle as long as nobody reads
-    with subprocess.Popen([*PROGRAM, "trace", str(run.path), "-o", "t.pftrace"], cwd=tmp_path) as process:
+    # More than a pipe takes at once: the command is in the middle as long as nobody reads.
+    command = ["sh", "-c", 'mkfifo "t.pftrace.$$.part" && exec "$@"', "sh"]
+    command += [*PROGRAM, "trace", str(run.path), "-o", "t.pftrace"]
+    with subprocess.Popen(command, cwd=tmp_path) as process:
+        part = tmp_path / f"t.pftrace.{process.pid}.part"
+        eventually(part.exists)
         reader = os.open(part, os.O_RDONLY)
         os.read(reader, 1)
         process.send_signal(number)
