@@ -27,7 +27,6 @@ from otel_ml._internal.series.definition import FLUSHED
 from otel_ml._internal.transport.answer import Answer
 from otel_ml._internal.transport.link import Reached
 from otel_ml.exceptions import OtelMLError
-from otel_ml.wire import reductions as statistics
 from otel_ml.wire.attributes import WSUM, WXSUM
 from otel_ml.wire.reduction import Reduction
 
@@ -260,9 +259,8 @@ def _points(metric: Any, rank: int, about: Mapping[str, Any]) -> Iterator[_Sent]
 
 
 def _weights(attributes: Mapping[str, Any], reduction: str) -> tuple[float, float] | None:
-    if WSUM not in attributes or not any(statistics.WSUM in row.needs for row in Reduction.parse(reduction).rows):
-        return None
-    return attributes[WSUM], attributes[WXSUM]
+    has_part = WSUM in attributes and Reduction.parse(reduction).takes_weights
+    return (attributes[WSUM], attributes[WXSUM]) if has_part else None
 
 
 def _sum(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:

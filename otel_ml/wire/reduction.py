@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from otel_ml.exceptions import WireError
-from otel_ml.wire.reductions import ACROSS, DEFAULT, OF_OTHERS, STATISTICS, WITHIN, Row, Statistic, row_of
+from otel_ml.wire.reductions import ACROSS, DEFAULT, OF_OTHERS, STATISTICS, WITHIN, WSUM, Row, Statistic, row_of
 
 __all__ = ["Reduction"]
 
@@ -172,6 +172,11 @@ class Reduction:
     def is_by_time(self) -> bool:
         """Whether the value of one writer or another is taken by its time."""
         return self.needs_order or any(row.point == "order" for row in _rows(self.across))
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether weights of records have a part in it: of a deviation only where it is asked for alone."""
+        return self.across == ("std",) or any(WSUM in row.needs for row in self.rows)
 
     @property
     def edges(self) -> frozenset[str]:

@@ -52,7 +52,8 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
     import yaml  # most services have no file
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content, nodes = yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
         json.dumps(content, default=str, skipkeys=True)  # raises where something is a part of itself
     except OSError as error:
         problems.append(f"Cannot read {str(path)!r}: {error.strerror}.")
@@ -69,6 +70,7 @@ def read_config_file(path: Path, environ: Mapping[str, str], problems: list[str]
     listen = reader.mapping(top.get("listen"), "listen", _LISTEN)
     tls = reader.mapping(listen.get("tls"), "listen.tls", _TLS)
     reader.check_single(top, "token", "tokens")
+    reader.check_quotes(content, nodes, ("token", "tokens"))
     # Without `tls`, which has keys of its own.
     values = {**{key: top.get(key) for key in _VALUES}, **{key: listen.get(key) for key in _LISTEN[:2]}}
     return FileSettings(
@@ -97,6 +99,13 @@ def _written(content: object) -> Mapping[str, Mapping[str, Any]]:
     return {str(name): options for name, options in named.items() if isinstance(options, dict)}
 
 
+def _is_read_otherwise(written: Any, read: object) -> bool:
+    """Whether a text, or one of a list, is read as another one than stands there, such as 0123 as 83."""
+    if isinstance(read, list):
+        return any(map(_is_read_otherwise, written.value, read))
+    return read is not None and isinstance(written.value, str) and str(read) != written.value
+
+
 class _Reader:
     def __init__(self, path: str, environ: Mapping[str, str], problems: list[str]) -> None:
         self._path = path
@@ -108,7 +117,9 @@ class _Reader:
         if content is None:
             return {}
         if not isinstance(content, dict):
-            self._problem(where, f"expected keys and values, got {content!r}.")
+            # Not what stands there: that may be a secret, too.
+            got = "a list" if isinstance(content, list) else "a text" if isinstance(content, str) else "one value"
+            self._problem(where, f"expected keys and values, got {got}.")
             return {}
         found = {str(key): self._resolved(value, f"{where}.{key}".lstrip(".")) for key, value in content.items()}
         if known is None:
@@ -123,7 +134,7 @@ class _Reader:
         """Return a list of texts."""
         if content is None:
             return []
-        if not isinstance(content, list) or not all(type(item) in {str, int} for item in content):
+        if not isinstance(content, list) or any(isinstance(item, (list, dict, type(None))) for item in content):
             self._problem(where, "expected a list of texts.")  # not what stands there: that may be a secret
             return []
         return [str(item) for item in content]
@@ -132,6 +143,15 @@ class _Reader:
         """Have `key` be one text, and `several` the place of a list."""
         if isinstance(top.get(key), (list, dict)):
             self._problem(key, f"expected one text. For several use {several}: [NEW, OLD].")
+
+    def check_quotes(self, content: object, nodes: Any, keys: Iterable[str]) -> None:
+        """Have texts be read as they stand there, which YAML does not where it takes them for a number or a date."""
+        if not isinstance(content, dict):
+            return
+        written = {key.value: value for key, value in nodes.value}
+        for key in set(keys) & written.keys() & content.keys():
+            if _is_read_otherwise(written[key], content[key]):
+                self._problem(key, "expected a token in quotes: without them YAML reads another text than that.")
 
     def exporters(self, content: object) -> Mapping[str, Mapping[str, Any]]:
         """Return name → options, from a mapping or a list of names."""

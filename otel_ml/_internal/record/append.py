@@ -165,7 +165,17 @@ def _weighted(series: Series, value: object, weight: object) -> Recordable:
     reduction = series.definition.reduction
     if reduction is not None and reduction.within is not None:
         raise UnrecordableError("bad_weight", f"a weight together with within={reduction.within!r}")
-    return weighted_value(value, weight)
+    item = weighted_value(value, weight)
+    if reduction is not None and not reduction.takes_weights:
+        name, reduce = series.definition.name, ",".join(reduction.across)
+        reporter.wrong(
+            "unused-weight",
+            f"Metric {name!r:.120}: a weight has no part in reduce={reduce!r}. Expected 'mean', 'geomean', 'rank', or "
+            "'std' alone. The value is recorded as if it had none: leave weight= out, or multiply by it for a weighted "
+            "sum.",
+            kind=f"weight of {name}",
+        )
+    return item
 
 
 if native is not None:

@@ -12,7 +12,7 @@ from otel_ml_service.aggregation.reductions import Declared, News
 from otel_ml_service.aggregation.run_state import RunState
 from otel_ml_service.aggregation.step_streams import Attempt, StepStream
 
-__all__ = ["declare", "learn", "say_lacking"]
+__all__ = ["declare", "learn", "say_lacking", "say_unknown_dimensions"]
 
 _DEFINE = "Call otel_ml.define_metric({name!r}, reduce=…) on every rank."
 _SDK = (
@@ -80,6 +80,26 @@ def say_lacking(run: RunState, stream: StepStream, pieces: Iterable[Piece]) -> N
         ours = run.writers[piece.source.number].native
         if not ours or stream.reductions.retells(piece):
             _say_lacking(run, stream, piece, _DEFINE if ours else _SDK)
+
+
+def say_unknown_dimensions(run: RunState, stream: StepStream, pieces: Iterable[Piece]) -> None:
+    """Say of a step that closes in which dimension one of several ranks was to count, and no rank has it."""
+    ranks: dict[str, set[int]] = {}
+    for piece in pieces:
+        if piece.reduction.over is not None:
+            ranks.setdefault(piece.reduction.over, set()).add(piece.source.rank)
+    several = [dimension for dimension, of_dimension in ranks.items() if len(of_dimension) > 1]
+    if not several:
+        return
+    known = {dimension for writer in run.writers for dimension in writer.source.topology}
+    for dimension in several:
+        if dimension not in known:
+            run.output.say(
+                "unknown-dimension",
+                f"over={dimension!r} of metrics of role {stream.role!r} is a dimension that no rank has: the values of "
+                f"all ranks count. Known: {', '.join(sorted(known)) or 'none'}. Call "
+                f"otel_ml.init(topology={{{dimension!r}: (coordinate, size)}}) on each rank, or leave over= out.",
+            )
 
 
 def _say_lacking(run: RunState, stream: StepStream, piece: Piece, advice: str) -> None:

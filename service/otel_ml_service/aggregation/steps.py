@@ -13,7 +13,7 @@ from otel_ml_service.aggregation.batch_fold import fold_with_next
 from otel_ml_service.aggregation.closed_steps import ClosedSteps
 from otel_ml_service.aggregation.closing import ClosingTrigger
 from otel_ml_service.aggregation.late_points import LatePoints
-from otel_ml_service.aggregation.learned_reductions import say_lacking
+from otel_ml_service.aggregation.learned_reductions import say_lacking, say_unknown_dimensions
 from otel_ml_service.aggregation.observation import Fragment, Sent, Watermark
 from otel_ml_service.aggregation.open_steps import OpenSteps
 from otel_ml_service.aggregation.piece import Piece
@@ -186,6 +186,7 @@ class Steps:
         folded = fold_with_next(attempt, window)
         row = row_of(folded, stream, run.output)
         say_lacking(run, stream, folded.pieces)
+        say_unknown_dimensions(run, stream, folded.pieces)
         stream.tally.close(window.count, row.coarse)
         if not row.values and not row.histograms:
             return

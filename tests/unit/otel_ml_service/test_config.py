@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,44 @@ def test_tokens_that_are_none_are_said_without_showing_them(tmp_path: Path, text
     assert "s3cret" not in problem
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("token: 0123", "token"),
+        ("token: 1_000", "token"),
+        ("token: 0x1F", "token"),
+        ("token: 1.50", "token"),
+        ("token: yes", "token"),
+        ("token: 2026-12-01T10:00:00Z", "token"),
+        ("tokens: [new, 0123]", "tokens"),
+        ("tokens: [yes]", "tokens"),
+    ],
+)
+def test_a_token_that_yaml_reads_as_another_text_than_stands_there_is_said_without_showing_it(
+    tmp_path: Path, text: str, key: str
+) -> None:
+    (problem,) = problems(tmp_path, text)
+
+    assert problem.startswith(f"{tmp_path / 'otel-ml.yaml'}: {key}: expected a token in quotes")
+    assert not re.search(r"0123|\b83\b|1_?000|0x1F|31|1\.5|2026", problem.replace(str(tmp_path), ""))
+
+
+def test_a_token_of_digits_that_yaml_reads_as_they_stand_there_needs_no_quotes(tmp_path: Path) -> None:
+    config = load(tmp_path, "token: 4321\ntokens: ['0123', 77, &old 5678]\n", {})
+
+    assert (config.token, config.tokens) == ("4321", ("0123", "77", "5678"))
+
+
+@pytest.mark.parametrize(
+    "text", ["- token: s3cret", "s3cret", "exporters: {wandb: s3cret}", "listen: s3cret", "listen: {tls: [s3cret]}"]
+)
+def test_what_stands_where_keys_and_values_are_expected_is_not_shown(tmp_path: Path, text: str) -> None:
+    (problem,) = problems(tmp_path, text)
+
+    assert re.search(r"expected keys and values, got a (text|list)\.$", problem)
+    assert "s3cret" not in problem
+
+
 def test_embedded_no_variable_keeps_the_service_of_a_job_from_starting(tmp_path: Path) -> None:
     odd = {
         "OTEL_ML_ALLOWED_LATENESS": "5s",
@@ -226,7 +265,7 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_no_traceback(tmp_path: Path
     [
         ("aliases: {rnk: dl.rank}", "aliases.rnk: is not a setting. Known: experiment, "),
         ("aliases: {rank: 5}", "aliases.rank: expected the name of an attribute, such as 'dl.rank', got 5."),
-        ("aliases: dl.rank", "aliases: expected keys and values, got 'dl.rank'."),
+        ("aliases: dl.rank", "aliases: expected keys and values, got a text."),
         ("scraped: {alow: ['vllm/*']}", "Did you mean 'allow'?"),
         ("scraped: {deny: 'vllm/*'}", "scraped.deny: expected a list of globs, such as ['vllm/*'], got 'vllm/*'."),
         ("scraped: {deny: 5}", "scraped.deny: expected a list of globs, such as ['vllm/*'], got 5."),

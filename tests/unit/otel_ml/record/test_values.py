@@ -14,6 +14,8 @@ from otel_ml._internal.error_reporting import RecordingError, reporter
 from otel_ml._internal.messages.recorder import recorder
 from otel_ml._internal.record.log import log, record
 from otel_ml._internal.record.meter import get_meter
+from otel_ml._internal.series.definition import define_metric
+from otel_ml.testing import capture
 from tests.unit.otel_ml.record.decoded import points
 
 
@@ -163,6 +165,31 @@ def test_weights_go_with_the_elements_of_a_sequence(recorded):
     (point,) = points(recorded.collect())
     assert (point.attributes["ml.wsum"], point.attributes["ml.wxsum"]) == (8.0, 21.0)
     assert point.raw.count == 4
+
+
+NO_PART = ["sum", "last", "first", "min", "max", "count", "p50", "histogram", "argmax", ("sum", "std")]
+PART = ["mean", "geomean", "rank", "std", ("sum", "mean")]
+
+
+@pytest.mark.parametrize(("reduce", "has_part"), [*((one, False) for one in NO_PART), *((one, True) for one in PART)])
+def test_a_weight_that_has_no_part_in_the_reduction_is_said_once(reduce, has_part):
+    with capture() as run:
+        for step in range(2):
+            record("x", 2.0, step=step, reduce=reduce, weight=3.0)
+
+        assert {point.step for point in run.points if point.name == "x"} == {0, 1}
+        said = [notice for notice in run.notices if notice.startswith("Metric 'x': a weight has no part in reduce=")]
+    assert len(said) == (not has_part)
+
+
+def test_a_weight_of_a_metric_that_is_defined_without_one_is_said():
+    with capture() as run:
+        define_metric("tokens", reduce="sum")
+        log({"tokens": 2.0}, step=0, weight=3.0)
+        log({"loss": 2.0}, step=0, weight=3.0)
+
+        assert run.values("tokens") == [2.0]
+        assert [notice[:15] for notice in run.notices] == ["Metric 'tokens'"]
 
 
 def test_a_weight_together_with_within_is_an_error(recorded):

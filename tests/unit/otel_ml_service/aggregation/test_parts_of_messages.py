@@ -42,6 +42,31 @@ def test_of_ranks_that_hold_the_same_each_metric_is_that_of_the_lowest_and_of_ot
     assert service.rows() == {0: {"a": 101.0, "b": 5.0}}
 
 
+def test_a_dimension_that_no_rank_has_is_said_once() -> None:
+    service, ranks = Service(), [Rank(rank, world_size=2, topology=TOPOLOGY) for rank in range(2)]
+
+    for step in range(3):
+        service.take(*[rank.step(step, {"a": 1.0, "b": 2.0}, "sum@dpp") for rank in ranks])
+
+    assert service.rows() == {step: {"a": 2.0, "b": 4.0} for step in range(3)}
+    (said,) = service.notices
+    assert "over='dpp' of metrics of role 'trainer' is a dimension that no rank has" in said
+    assert "Known: dp." in said
+
+
+def test_a_dimension_that_some_ranks_have_or_that_one_rank_alone_asks_for_is_not_said() -> None:
+    service = Service()
+    ranks = [Rank(0, topology=TOPOLOGY, world_size=3), Rank(1, world_size=3), Rank(2, world_size=3)]
+    service.take(
+        *[rank.record(0, {"a": 1.0}, "sum@dp") for rank in ranks],
+        ranks[2].record(0, {"b": 1.0}, "sum@tp"),
+        *[rank.done(0) for rank in ranks],
+    )
+
+    assert service.rows()[0]["a"] == 3.0
+    assert not service.notices
+
+
 def test_a_place_in_the_topology_that_a_rank_says_later_counts_from_then_on() -> None:
     service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
     service.take(*[rank.step(0, {"a": 1.0}, "sum@dp") for rank in ranks])
