@@ -197,5 +197,6 @@ def _found(status: Mapping[str, Any] | None) -> list[Finding]:
     return [
         Finding(**{name: entry[name] for name in _NAMES if name in entry} | {"ranks": tuple(entry.get("ranks", ()))})
         for entry in entries
+        # One of an older service that lacks what a `Finding` has to have is left out, and not made up.
         if entry.keys() >= _REQUIRED
     ]

@@ -80,6 +80,7 @@ class Progress:
             (name, f"progress/remaining_{name}", total) for name, total in totals.items() if total is not None
         ]
         self._done = known
+        # What earlier starts have done is left out of this start's pace.
         self._at_start = dict(known)
         self._clock = clock
         self._began = clock()

@@ -88,6 +88,7 @@ def log_samples(
     place = step_for(step, axis, "log_samples()", 1)
     if place is None or not found:
         return
+    # By run: a process may have several, one after the other or side by side.
     rows = _tables.setdefault((run.id, name), [])
     rows += [[place.index, *sample] for sample in found]
     del rows[:-_KEPT]
@@ -120,6 +121,7 @@ def chosen(samples: Sequence[Sample], most: int) -> list[Sample]:
     ordered = sorted(numbers, key=lambda sample: sample.reward if sample.reward is not None else 0.0)
     if len(ordered) <= most:
         return [*ordered, *filter(_is_nan, samples)][:most]
+    # Between one sample and itself there is no distance to divide.
     if most == 1:
         return [ordered[-1]]
     return [ordered[round(place * (len(ordered) - 1) / (most - 1))] for place in range(most)]

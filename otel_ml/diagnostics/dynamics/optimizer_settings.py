@@ -47,6 +47,7 @@ def record_state(
     decoupled = [group for group in groups if group.get("is_decoupled_lr")]
     given = {
         "train/decoupled_learning_rate": decoupled[0]["lr"] if decoupled else None,
+        # That of the first group stands for the optimizer; groups that have a name have theirs beside it.
         "train/learning_rate": plain[0]["lr"] if plain else None,
         "train/weight_decay": plain[0].get("weight_decay") if plain else None,
         "train/loss_scale": loss_scale,

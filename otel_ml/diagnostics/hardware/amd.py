@@ -51,6 +51,7 @@ class AmdDevice:
                 reading = self._reading(name, value, attributes)
                 if reading is not None:
                     yield reading
+        # One that fails alone is something that this device does not have.
         if len(failed) == len(self._probes):
             raise failed[0]
 

@@ -128,6 +128,7 @@ class Nvml:
         if not self.devices:
             self.close()
             raise UnavailableError(f"NVML: none of {count} GPUs can be used")
+        # Of the devices that could be opened; an event of another one is of `gpu`, without a number.
         self._events = XidEvents(pynvml, {device.id: device.handle for device in self.devices})
 
     @property
@@ -173,6 +174,7 @@ class Nvml:
         }:
             raise SourceLostError(f"NVML: {error}")
         if error.value in {library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED}:
+            # The loop above goes over a copy of the list.
             self.devices.remove(device)
             if not self.devices:
                 raise SourceLostError(f"NVML: {error}")

@@ -38,6 +38,7 @@ class Dump:
     def save(self, layer: str, tensor: str, step: int, copies: list[tuple[Any, Any]]) -> None:
         """Save what the micro-batches of a step showed."""
         for index, (host, arrived) in enumerate(copies):
+            # A layer's name is one folder; names of torch's modules have points between their parts.
             path = self.folder / layer.replace("/", "_") / f"{tensor}-{step:06d}-{index}.pt"
             try:
                 self._waiting.put_nowait((path, host, arrived))

@@ -142,6 +142,7 @@ class InspectedTensor:
         """The name of a statistic that kernels find, and how ranks reduce it."""
         import torch
 
+        # Numbers that stand for any: only names and reductions are taken from what is made of them.
         zero = torch.zeros((), device="cpu")
         plain = TensorState(1, *(zero,) * 7).values(self.rule.stats, copies=1, parts=1)
         rounded = (Fp8State(1, *(zero,) * 5).values(prefix, self.rule.stats) for prefix in self.jobs_by_prefix)

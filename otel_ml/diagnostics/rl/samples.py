@@ -60,6 +60,7 @@ def _by_producer(numbers: Any, contexts: list[Any]) -> None:
     reward = measure("rl/sample/reward")
     for role, rank in sorted(set(who.values())):
         mine = [place for place, text in enumerate(of_sample) if who.get(text) == (role, rank)]
+        # So that the published name ends in `generator/3`, by which `otel-ml why` knows its producer.
         reward.record(_chosen(numbers, mine), attributes={role: str(rank)})
 
 

@@ -152,4 +152,5 @@ def policy_staleness(versions: Any, *, current: int | None = None, replica: str 
     if len(behind):
         measure("rl/train/staleness").record(behind)
         if replica:
+            # Beside that of all, and not instead: ranks without the name of a replica count, too.
             measure("rl/train/staleness").record(behind, attributes={"replica": replica})

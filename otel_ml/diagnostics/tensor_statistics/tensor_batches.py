@@ -115,6 +115,7 @@ class TensorBatches:
         """Look at all that waits; return the owners of what was changed meanwhile, and is lost."""
         import torch
 
+        # First: what a launch that fails was to look at is not tried again with tensors that are changed by then.
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         if not waiting:
             return []
