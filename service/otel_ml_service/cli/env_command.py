@@ -92,6 +92,7 @@ def _print(output: Screen, settings: Sequence[Setting[object]]) -> None:
 
 def _value(setting: Setting[object]) -> str:
     variable = setting.variable
+    # Some defaults depend on the host, or on other settings: their text says how they are found.
     if setting.source == "default" and variable.shown_default is not None:
         return variable.shown_default.replace("`", "")
     if setting.value in _NOTHING or setting.value == {}:

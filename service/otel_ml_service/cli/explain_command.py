@@ -101,6 +101,7 @@ def _print(output: Screen, section: Section) -> None:
 def _shown(paragraph: str) -> Text:
     """Return a paragraph of Markdown for a terminal: its label bold, code in a color, links without their target."""
     text = " ".join(_LINK.sub(r"\g<text>", paragraph).split())
+    # `**Means:** …`: each paragraph of the page begins so.
     label = re.match(r"\*\*(?P<text>[^*]+)\*\* ", text)
     shown = Text(f"{label['text']} {text[label.end() :]}" if label else text)
     if label:

@@ -55,6 +55,7 @@ def plot(
     if not finite:
         return ["no finite value to draw"]
     low, high = min(y for _, y in finite), max(y for _, y in finite)
+    # Of all steps, also those of gaps: the curve does not move where a value becomes finite.
     left, right = min(x for x, _ in shown), max(x for x, _ in shown)
     labels = _labels(low, high, height, log)
     margin = max(map(len, labels))
@@ -88,6 +89,7 @@ def _labels(low: float, high: float, height: int, log: bool) -> list[str]:
     # Halves first: the sum of the largest doubles is infinite.
     shown = [10**value if log else value for value in (high, low / 2 + high / 2, low)]
     labels = [""] * height
+    # The highest value stands at the top line, which is the first one.
     labels[0], labels[-1] = compact_label(shown[0]), compact_label(shown[2])
     if height >= 5:
         labels[height // 2] = compact_label(shown[1])

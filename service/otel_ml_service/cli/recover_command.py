@@ -92,6 +92,7 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
     if dry_run:
         _tell_unfinished(chosen, tell)
         return
+    # All of them, though one is not done: each has its own time.
     codes = [_deliver(run, timeout, output, tell) for run in chosen]
     # Runs whose processes still live are not counted: these send what is left themselves.
     if waiting or unreadable or any(run.sent_to for run in elsewhere) or LEFT in codes:
@@ -135,6 +136,8 @@ def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> li
     """
     meant: list[Unfinished] = []
     for text in runs:
+        # First among those that are not finished: a run without a folder, of which only spools are left, is found in no
+        # other way.
         matching = [run for run in found if run.is_meant_by(text)]
         if not matching:
             named = find(text, base)

@@ -100,6 +100,7 @@ def command(
     """
     output = screen(beside_json=as_json)
     makers, left_out = exporter_makers(ServiceConfig.load(exporters=exporters, file=file).exporters)
+    # All exporters that are named are wanted: with one of them missing nothing is written.
     if left_out.problems:
         raise ConfigError(*left_out.problems)
     runs = _runs_of(source, base, ExtraReductions(rules), output)
@@ -116,6 +117,7 @@ def command(
 
 
 def _moved(run: _Run, base: Path, experiment: str) -> _Run:
+    # Beside the run's own folder: files of exporters go below the other experiment.
     folder = run_folder(base.absolute(), experiment, run.info.id)
     return replace(run, info=replace(run.info, experiment=experiment, dir=folder))
 
@@ -198,6 +200,7 @@ def _percent_of(path: Path, now: Callable[[str], None]) -> Callable[[int], None]
 def _recorded_run(run: RecordedRun, base: Path) -> _Run:
     experiment = run.facts.experiment_name or "default"
     steps = (record.time for record in run.records if isinstance(record, StepRecord))
+    # The time of the first step; of a recording without steps, that of what it begins with.
     started_at = min(steps, default=run.facts.started_at)
     info = RunInfo(
         id=run.id,

@@ -48,6 +48,7 @@ def command(base: Path, limit: int, as_json: bool) -> None:
         for row in rows:
             click.echo(json.dumps(row))
         return
+    # Of all runs, also of those that are not listed: a beginning has to name one of them.
     ids = sorted({run.id for run in runs})
     output.table(
         ["name", "experiment", "status", "steps", "written", "size", "id"],

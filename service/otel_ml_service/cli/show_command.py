@@ -66,6 +66,7 @@ def command(
     """Show what a run recorded: everything in a table, or METRICs (globs too) as plots."""
     output = screen()
     folder = find(run, base)
+    # Filled while the history is read: that keeps no tables.
     tables: dict[str, Table] = {}
     read = history_of(folder, metrics, partial(_note_findings, tables))
     chosen = _chosen(read, metrics, folder, parts=not (as_csv or as_json)) if metrics else list(read.matching("*"))

@@ -50,6 +50,7 @@ def command(run: str, metrics: Sequence[str], base: Path, lines: int, no_follow:
         for line in seen[max(len(seen) - lines, 0) :]:
             print_line(line)
 
+    # A run without the exporter `jsonl` has its records in `run.db`, which can be read once it is over.
     print_last(follower.new_records() if is_there(folder.jsonl) else records(folder))
     goes_on = True
     while goes_on:

@@ -95,6 +95,7 @@ def _filled(board: RunBoard, new: Sequence[Record]) -> RunBoard:
 
 def _described(run: RunFolder, board: RunBoard) -> dict[str, object]:
     progress = board.progress
+    # None as long as no step has closed.
     newest = progress and progress.newest
     return {
         "id": run.id,

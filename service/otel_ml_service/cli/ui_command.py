@@ -57,6 +57,7 @@ def _opened(address: str | None) -> Iterator[None]:
     # Nobody tells when the browser has read the file, so it stays for as long as the pages are served.
     with tempfile.TemporaryDirectory(prefix="otel-ml-ui-") as folder:
         file = Path(folder) / "open.html"
+        # Before the token is in it.
         file.touch(mode=0o600)
         file.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(address)}">', encoding="utf-8")
         webbrowser.open(file.as_uri())

@@ -57,6 +57,7 @@ def print_without(run: RunFolder, answer: Answer, without: Removed, *, as_json: 
     # An answer about a run without steps names neither.
     place = Place(answer.role or "trainer", answer.axis or "step")
     spans = (span_of(row) for row in records_and_spans(run) if isinstance(row, dict))
+    # Which ranks are a stage is in the run's own file alone, and is read where it is asked for.
     stages = stages_of(run, place.role) if without.stage is not None else {}
     found = what_if(spans, place, answer.first or 0, answer.last or 0, without, stages)
     if as_json:

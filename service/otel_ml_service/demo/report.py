@@ -97,6 +97,7 @@ class Report:
 def _commands(run: RunFolder, backends: Sequence[str]) -> list[tuple[str, str]]:
     """Return what to type, and what it shows."""
     base = run.path.parent.parent
+    # Without `--dir` the commands look where OTEL_ML_DIR says.
     is_found = base == Path(DIR.read().value).absolute()
     latest = "latest" if is_found else f"latest --dir {shlex.quote(_shown(base))}"
     commands = [

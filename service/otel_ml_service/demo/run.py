@@ -83,6 +83,7 @@ def _progress_bar(
     console: Console, run: RunFolder, steps: int
 ) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
     """Yield (call often, say a sentence) around the work; in a pipe only the sentences are printed."""
+    # While the service has the run open its own file cannot be read.
     follower = Follower(run.jsonl)
     with Progress(
         SpinnerColumn(),

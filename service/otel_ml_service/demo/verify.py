@@ -73,6 +73,7 @@ def compare(backend: str, run: RunFolder, records: Sequence[Record]) -> Comparis
     stored = READERS[backend](run, reference)
     as_stored = _STORED_AS.get(backend, float)
     different = [point for point, value in wanted.last.items() if not _same(stored.last.get(point), as_stored(value))]
+    # What a backend has that was not recorded is as wrong as what it lacks.
     different += [point for point in stored.last if point not in wanted.last]
     return Comparison(
         backend=backend,

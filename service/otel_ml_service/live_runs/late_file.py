@@ -102,6 +102,7 @@ class LateFile:
         data = bytearray()
         left_out = 0
         for body in bodies:
+            # A smaller one that follows may still fit.
             if self.length + len(data) + _LENGTH.size + len(body) > self._limit:
                 left_out += 1
             else:

@@ -130,6 +130,7 @@ class LeftoverSpools:
             leftover = read_spool(path)
             # What fails in the middle comes again as a whole: the engine takes each identity once.
             for signal, body in requests_of(leftover):
+                # One after the other: the journal has the spool in its own order.
                 self._take(signal, body).result(_STORED_S)
             if leftover.damaged:
                 renamed = path.rename(path.with_suffix(UNREADABLE))

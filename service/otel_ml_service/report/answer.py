@@ -206,6 +206,7 @@ def _what(one: Trouble) -> str:
         data = f"{one.amount} of each rank" if one.amount else "the data"
         return f"Step time{of} follows {data} ({one.phase} vary together), nobody is slow, {_when(one)}"
     lasts = one.until is None
+    # A place that is a role names itself: not "role generator of generator".
     of = "" if role_of_place(one.who) else of
     if one.kind == "load":
         has = "had" if not lasts else "has" if one.who.startswith("rank ") else "have"

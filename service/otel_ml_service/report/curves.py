@@ -230,6 +230,7 @@ class _Frame(NamedTuple):
     def of(cls, steps: Sequence[int], values: Sequence[float]) -> _Frame:
         """Return what holds all of them; what differs by rounding only is flat."""
         low, high = min(values), max(values)
+        # Rounding of the last digits would fill the whole height of the picture.
         is_flat = math.isclose(low, high, rel_tol=1e-12)
         return cls(min(steps), max(steps), low, low if is_flat else high)
 

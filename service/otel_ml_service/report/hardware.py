@@ -94,6 +94,7 @@ def _by_steps(run: Contents) -> Measured | None:
             if found["mean"] is None:
                 joules += value
                 mean = values.get(f"{found.string}/mean", math.nan)
+                # A sum of 12 J beside a mean of 3 J is of four ranks.
                 ranks[axis, step, attempt] += round(value / mean) if mean > 0 else 0
     return Measured(joules, _of_ranks(run, set(ranks.values()) - {0})) if ranks else None
 

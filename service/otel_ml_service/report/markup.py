@@ -119,6 +119,7 @@ def cell_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Mark
     cells = [tuple(row) for row in rows]
     if not cells:
         return Markup("")
+    # By column: one text among numbers makes all of it text, so that its cells stand below each other.
     kinds = ["number" if _is_numeric(place, cells) else None for place in range(len(columns))]
     head = [tag("th", name, class_=kind) for name, kind in zip(columns, kinds, strict=True)]
     body = [tag("tr", *(_cell(value, kind) for value, kind in zip(row, kinds, strict=False))) for row in cells]

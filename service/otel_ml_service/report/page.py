@@ -82,6 +82,7 @@ def _sha256(program: str) -> str:
 
 def _one(run: Contents, steps: Mapping[StepName, Sequence[Span]]) -> Markup:
     shown = charts_of(run)
+    # Before the parts are made: a table of findings is one of them.
     run = _with_exact_spans(run, {**by_step(run.spans), **steps})
     return joined(parts(run, _curves(shown), _bookkeeping(shown), _step_section(run, steps), steps_told(run)).values())
 

@@ -83,6 +83,7 @@ def params(run: Contents) -> Markup:
     """Return hyper-parameters and final values."""
     # A worker has hidden secrets already; a run may be of another program.
     given = leaves(redacted_values(run.history.params))
+    # `sorted` is stable: the user's keep their order.
     theirs_first = sorted(given, key=lambda leaf: leaf[0].startswith("otel_ml."))
     shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in theirs_first))
     finals = {name: value for name, value in run.history.summary.items() if not name.startswith("otel_ml/")}

@@ -47,6 +47,7 @@ def step_view(name: StepName, spans: Sequence[Span]) -> dict[str, Any]:
         of_rank[span.rank].append(span)
     account = account_of_step(of_rank)
     shown = _shown(of_rank, account.ranks)
+    # Of the ranks that are drawn: one that is left out may have begun long before.
     begin = min(span.start_ns for rank in shown for span in of_rank[rank])
     end = max(span.end_ns for rank in shown for span in of_rank[rank])
     names = list(dict.fromkeys(span.name for rank in shown for span in of_rank[rank]))

@@ -60,6 +60,7 @@ class Timer(NamedTuple):
 def timers(history: History) -> list[Timer]:
     """Return all timers, the one with the largest total first."""
     named = list(_named(history))
+    # Once a place: each account goes through all series of the run.
     accounts = {(axis, place): _account(history, axis, place) for (axis, _), place, _ in named}
     found = [_timer(history, key, place, name, accounts[key.axis, place]) for key, place, name in named]
     return sorted(found, key=lambda timer: -timer.total_s)

@@ -146,6 +146,7 @@ def _routed(runs: KnownRuns, path: Sequence[str], query: Query) -> Answer:
         rows, older = runs.rows()
         return _json({"runs": rows, "older": older})
     if list(path) in (["compare"], ["news"]):
+        # One run twice would wait for itself.
         names = dict.fromkeys(query.get("run", []))
         several = [run for name in list(names)[:_COMPARED] if (run := runs.find(name)) is not None]
         return _compared(ComparedRuns(several), path[0], query) if len(several) > 1 else _missing()

@@ -83,6 +83,7 @@ def _request() -> bytes:
 
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
+    # The role tells a service that this is a probe, which it counts and does not report.
     resource.resource.attributes.add(key=ROLE).value.string_value = PROBE
     metric = resource.scope_metrics.add().metrics.add(name="otel_ml.doctor")
     # Without it there is no point that could be rejected.

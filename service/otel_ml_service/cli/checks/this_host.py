@@ -94,6 +94,7 @@ def setting_checks() -> Iterator[Check]:
         else:
             yield Check("note", f"{name} is not a setting of otel_ml: a plug-in may read it", f"else unset {name}")
     asked = worker.EXPORTERS.read().value
+    # `OTEL_ML_EXPORTERS=none` asks for none, and does not name one.
     for name in asked if asked != (NO_EXPORTER,) else ():
         yield from _exporter_check(name)
 
@@ -157,6 +158,7 @@ def port_checks() -> Iterator[Check]:
 
 
 def _connections_check() -> Check:
+    # As a service counts them: of its open files some are its own.
     connections = max(0, min(MOST_CONNECTIONS, most_files_of_a_service()))
     found = f"a service that is started here takes {connections:,} connections at once, one a rank or Collector"
     if connections == MOST_CONNECTIONS:
