@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 from otel_ml_exporters.backends.trackio.storage import Row, Storage
-from otel_ml_exporters.records import Audio, HistogramValue, Image, JsonValue, Record, StepRecord, Summary, Table, Text
+from otel_ml_exporters.records import Audio, HistogramValue, Image, Record, StepRecord, Summary, Table, Text
 
 __all__ = ["AMENDMENT", "ATTEMPT", "MAX_BINS", "Media", "media_row", "renamed_in", "step_row", "summary_row"]
 
@@ -86,7 +87,8 @@ def _stored(record: Media, storage: Storage, step: int) -> Mapping[str, Any]:
         case Text():
             return {"_type": trackio.Markdown.TYPE, "_value": record.text}
         case Table():
-            return {"_type": trackio.Table.TYPE, "_value": [_cells(record.columns, row) for row in record.rows]}
+            keys = _keys(record.columns)
+            return {"_type": trackio.Table.TYPE, "_value": [dict(zip(keys, row, strict=True)) for row in record.rows]}
         case HistogramValue():
             fitting = record.merged(MAX_BINS)
             return {"_type": trackio.Histogram.TYPE, "bins": list(fitting.edges), "values": list(fitting.counts)}
@@ -97,5 +99,10 @@ def _stored(record: Media, storage: Storage, step: int) -> Mapping[str, Any]:
     return {"_type": kind, "file_path": storage.keep(file, content, step), "caption": record.caption}
 
 
-def _cells(columns: Sequence[str], row: Sequence[JsonValue]) -> dict[str, JsonValue]:
-    return dict(zip(columns, row, strict=True))
+def _keys(columns: Sequence[str]) -> list[str]:
+    """Return a key for each column: a row of Trackio is a mapping, in which two of one name would be one."""
+    keys: dict[str, None] = {}
+    for name in columns:
+        further = (f"{name}_{number}" for number in count(2))
+        keys[next(key for key in chain([name], further) if key not in keys)] = None
+    return list(keys)
