@@ -133,7 +133,7 @@ def _has_credentials(base_url: str) -> bool:
         return True
     named = os.environ.get("NETRC")
     for path in [Path(named)] if named else [Path.home() / ".netrc", Path.home() / "_netrc"]:
-        with contextlib.suppress(OSError, netrc.NetrcParseError):
+        with contextlib.suppress(OSError, UnicodeDecodeError, netrc.NetrcParseError):
             if netrc.netrc(str(path)).authenticators(urlsplit(base_url).netloc):
                 return True
     return False
