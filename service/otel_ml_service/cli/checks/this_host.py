@@ -120,7 +120,11 @@ _SCARCE = 2**30
 def folder_checks(base: Path) -> Iterator[Check]:
     """Yield whether the folder of all runs can be written, how full the disk is, and how much runs take."""
     # The folder itself is made with the first run; until then the nearest one above it says whether that works.
-    existing = next(path for path in (base.absolute(), *base.absolute().parents) if path.exists())
+    try:
+        existing = next(path for path in (base.absolute(), *base.absolute().parents) if path.exists())
+    except OSError as error:  # a name that no disk takes, or a folder above it that is closed to this user
+        yield Check("wrong", f"{str(base)!r} cannot be used: {error.strerror}", "set OTEL_ML_DIR to a folder of yours")
+        return
     if not os.access(existing, os.W_OK | os.X_OK):
         yield Check("wrong", f"{str(existing)!r} cannot be written", "set OTEL_ML_DIR to a folder of yours")
         return
