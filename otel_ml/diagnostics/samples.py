@@ -142,9 +142,10 @@ def histogram(rewards: Sequence[float], bins: int = 24) -> str:
     if low == high:
         return f"all {low:g}"
     counts = [0] * bins
+    by = 2.0 if math.isinf(high - low) else 1.0  # the difference of the largest doubles is infinite
     for reward in rewards:
         # The largest reward would be in a bin behind the last.
-        counts[min(int((reward - low) / (high - low) * bins), bins - 1)] += 1
+        counts[min(int((reward / by - low / by) / (high / by - low / by) * bins), bins - 1)] += 1
     top = max(counts)
     return f"{low:g} {''.join(_BARS[round(count / top * (len(_BARS) - 1))] for count in counts)} {high:g}"
 

@@ -87,7 +87,8 @@ def _scaled(value: float, log: bool) -> float:
 
 def _labels(low: float, high: float, height: int, log: bool) -> list[str]:
     # Halves first: the sum of the largest doubles is infinite.
-    shown = [10**value if log else value for value in (high, low / 2 + high / 2, low)]
+    # The logarithm of the largest doubles is rounded up, and no double is as large as what it then stands for.
+    shown = [10 ** min(value, 308.25) if log else value for value in (high, low / 2 + high / 2, low)]
     labels = [""] * height
     # The highest value stands at the top line, which is the first one.
     labels[0], labels[-1] = compact_label(shown[0]), compact_label(shown[2])

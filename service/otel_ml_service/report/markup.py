@@ -152,7 +152,8 @@ def chart_number(value: float) -> str:
     """
     if isinstance(value, int):
         return f"{value:,}"  # as it is: a step may be larger than what a float tells apart
-    if 1e4 <= abs(value) < 1e6:
+    # As it is shown: of 9,999.7 four digits would be 1e+04.
+    if 9999.5 <= abs(value) < 1e6:
         return f"{value:,.0f}"
     # -0.0 + 0.0 is 0.0.
     return f"{value + 0.0:.4g}"
