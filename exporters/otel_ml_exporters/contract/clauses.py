@@ -90,6 +90,7 @@ class ExporterContract:
         draws = random.Random(7)
         last = 0
         for _ in range(_KILLS):
+            # Each life goes on behind the one before, and is killed at another place.
             last = _killed_after(case, tmp_path, last + draws.randint(1, 400))
         with _life(case, tmp_path, last + 300) as finishing:
             finishing.communicate()
@@ -191,6 +192,7 @@ def _delivered(exporter: Exporter, folder: Path, last: int) -> None:
     deadline = time.monotonic() + _CLOSE_S
     while pipeline.behind and time.monotonic() < deadline:
         time.sleep(0.01)
+    # Behind all rows: a pipeline that is told to stop may leave some.
     pipeline.ask_to_stop(_CLOSE_S)
     assert pipeline.join()
     assert not pipeline.behind

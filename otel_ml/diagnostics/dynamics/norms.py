@@ -194,6 +194,7 @@ def _matching(each: str | None, names: list[str], problems: list[str]) -> list[s
     try:
         found = [] if each is None else [name for name in names if re.search(each, name)]
         if each is not None and not found:
+            # With the names that there are: a model's wrappers put prefixes before them, such as `module.`.
             problems.append(f"Norms: each: {each!r} fits no parameter. There are: {first_names(names)}.")
     except re.error as error:
         problems.append(f"Norms: each: expected a regular expression, got {each!r}: {error}.")

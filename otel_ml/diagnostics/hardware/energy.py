@@ -226,6 +226,7 @@ class _Lap:
     @property
     def is_known(self) -> bool:
         """Whether the answer is there, or is waited for no longer."""
+        # After a fork no thread of the parent's is alive in the child: nobody would ever answer.
         if self.is_over or not self._thread.is_alive():
             return True
         if time.monotonic() < self._given_up_at:

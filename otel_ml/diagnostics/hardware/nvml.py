@@ -149,6 +149,7 @@ class Nvml:
             try:
                 yield from device.read()
             except self._library.NVMLError as error:
+                # What was read of it before the error has been yielded already.
                 self.failed(device, error)
         yield from self._events.read()
 

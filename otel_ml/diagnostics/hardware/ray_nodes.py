@@ -86,6 +86,7 @@ class RayNodes:
             reporter.say(
                 "hardware-lost", f"Ray's node {node} does not answer on {url}: {error}. The others are measured."
             )
+            # Without readings, as of a node that says nothing: the pool's results are one for each address.
             return node, ""
 
 

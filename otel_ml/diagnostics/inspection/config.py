@@ -125,6 +125,7 @@ def _section(name: str, content: Any, own: frozenset[str], problems: list[str]) 
     if not isinstance(content, Mapping):
         problems.append(f"inspection: {name}: expected layers and features, got {content!r:.80}.")
         return Section(name, None, (), ())
+    # What is wrong is added to `problems`, and reading goes on: one message is to have all of it.
     pattern, types = _layers(name, content.get("layers"), problems)
     rules: list[Rule] = []
     for feature, options in _features(content):
@@ -188,6 +189,7 @@ def _structs(where: str, options: Mapping[str, Any], problems: list[str]) -> Col
         if not isinstance(tensors, str) and not _is_list(tensors):
             problems.append(f"{where}: tensors: expected a list, got {tensors!r:.80}.")
             return []
+        # A plain list is the same as a structure for each, with nothing of its own in it.
         structs = [{"tensor": tensor} for tensor in ([tensors] if isinstance(tensors, str) else tensors)]
     elif not _is_list(structs) or not all(isinstance(struct, Mapping) for struct in structs):
         problems.append(f"{where}: tensors_struct: expected a list of {{tensor: …, stats: …}}, got {structs!r:.80}.")

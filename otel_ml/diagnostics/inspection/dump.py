@@ -68,6 +68,7 @@ class Dump:
                 wait_for(arrived)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 torch.save(host, path)
+            # `torch.save()` raises a RuntimeError where it cannot write, and so does a device in error.
             except (OSError, RuntimeError) as error:
                 said = f"{path}, and maybe more, cannot be written: {error}. Training goes on without it."
                 reporter.say("inspection-log", said, f"{self.folder}: {type(error).__name__}")

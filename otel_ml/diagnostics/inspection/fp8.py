@@ -102,6 +102,7 @@ class Fp8State:
 
     def values(self, prefix: str, stats: tuple[str, ...]) -> Iterator[tuple[str, Value]]:
         """Yield those of `stats` that begin with `prefix` and go on with one of ours."""
+        # A mean of shares, weighted by elements, is the share of all elements.
         mean = ("mean",)
         found = {
             "underflows%": (100.0 * self.underflows / self.count, self.count, mean),

@@ -128,6 +128,7 @@ class InspectedTensor:
         for prefix, state in self._fp8.items():
             yield from state.values(prefix, self.rule.stats)
         yield from self._users
+        # Behind the values: this step's maximum is for the scales of later ones.
         if self._amax is not None:
             self._delayed.add(self._amax)
         self._forget_values()
@@ -196,6 +197,7 @@ class InspectedTensor:
             return
         before = self._fp8.get(prefix)
         self._fp8[prefix] = seen if before is None else before.merged(seen)
+        # Kept beside, as the history has one maximum a step, of all its micro-batches.
         if recipe == "fp8_delayed_scaling":
             amax = tensor.detach().float().abs().max()
             self._amax = amax if self._amax is None else self._amax.maximum(amax)

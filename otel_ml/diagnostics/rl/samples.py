@@ -120,6 +120,7 @@ def groups(rewards: Any) -> None:
     deviations, uniform = [], []
     for group in (one_a_sample(group) for group in rewards):
         if len(group):
+            # The population's deviation: a group is all there is, and not a sample of one.
             mean = sum(group) / len(group)
             deviations.append((sum((reward - mean) ** 2 for reward in group) / len(group)) ** 0.5)
             uniform.append(float(min(group) == max(group)))

@@ -151,6 +151,7 @@ def _look(kind: int, device: Any) -> Recipe:
     constants = {
         "ITEM": item,
         "WIDE": tl.float64 if element is torch.float64 else tl.float32,
+        # Each thread loads 16 bytes, which are 8 elements of bfloat16 and 2 of float64.
         "COLUMNS": _THREADS * _BYTES // item,
         "LOADS": _LOADS,
         "CHUNK": CHUNK,

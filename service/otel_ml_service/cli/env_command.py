@@ -36,6 +36,7 @@ def command(only_set: bool, as_json: bool, as_markdown: bool) -> None:
     output = screen()
     settings = [variable.read() for variable in _ours()]
     standard = [variable.read() for variable in worker.STANDARD]
+    # Problems are told of these alone, too: a variable that is not set has none.
     if only_set:
         settings, standard = _set(settings), _set(standard)
     if as_json:

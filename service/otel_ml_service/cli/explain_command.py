@@ -47,6 +47,7 @@ def command(what: Sequence[str], as_json: bool) -> None:
     listed.
     """
     output = screen()
+    # Words, since who copies a message need not quote it.
     said = " ".join(what)
     found = catalogue().find(said) if what else tuple(catalogue().sections.values())
     if not found:

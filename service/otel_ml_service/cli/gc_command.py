@@ -173,6 +173,7 @@ def _remove(
     with output.working() as now:
         for run in runs:
             now(f"removing {run.id}")
+            # It looks once more whether a service has the run open: the question may have stood for hours.
             problem = remove_run(run, unfinished=unfinished)
             if problem:
                 failed += 1

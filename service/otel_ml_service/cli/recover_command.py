@@ -215,6 +215,7 @@ def _destination(run: Unfinished) -> str:
     """Return where spools go that were, or may have been, on their way to another place."""
     config = Config.from_env()
     is_sent = _is_to_be_sent(run, config)
+    # Where its processes sent to, but for the place to which it goes now.
     others = sorted(set(run.sent_to.values()) - ({config.endpoint.shown} if is_sent else set()))
     if others and is_sent:
         return f". Its processes sent to {', '.join(others)}; what they left goes to {_where(config.endpoint)} instead"
@@ -283,6 +284,7 @@ def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -
 
     where = _where(endpoint)
     output.note(f"{run.id}: sending to {where}, for at most {seconds(timeout)}")
+    # What it says on the way decides whether something was lost: `LOSSES` are the slugs of that.
     sent = send(run, endpoint, timeout, say)
     about = Outcome(run, "delivered", endpoint, sent.spools, notices=tuple(notices))
     if not sent.is_done:

@@ -124,6 +124,7 @@ def _moved(run: _Run, base: Path, experiment: str) -> _Run:
 
 def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) -> list[_Run]:
     path = Path(source)
+    # Before it is looked for as a run: a file of a Collector has no folder of a run around it.
     if is_recording(path):
         return [_recorded_run(run, base) for run in _recording(path, extra, output)]
     if extra:

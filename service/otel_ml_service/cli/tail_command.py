@@ -81,6 +81,7 @@ def _line(record: Record, metrics: Sequence[str]) -> str | None:
         return _step_line(record, metrics)
     if isinstance(record, RunStatus):
         return f"status {record.status}"
+    # Whoever chooses metrics wants steps of these, and of the other records the status alone.
     if isinstance(record, Summary) and not metrics:
         return f"summary  {_values(shown)}" if (shown := _of_the_program(record.values)) else None
     if isinstance(record, Text) and not metrics:

@@ -125,6 +125,7 @@ def _lines(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
             board.finding or board.remark,
         ]
         output.line("  ".join(filter(None, parts)))
+        # A pipe is read while the run goes on, and Python keeps what is written to one.
         output.out.file.flush()
 
 

@@ -37,6 +37,7 @@ def command(base: Path, port: int, no_browser: bool, as_json: bool) -> None:
 
     The address is the first line on standard output. It holds a token: who has it can read the runs.
     """
+    # New each time: an address that was shared once is of no use after this program has ended.
     token = secrets.token_urlsafe(32)
     try:
         serving = server(KnownRuns(base), token, port)

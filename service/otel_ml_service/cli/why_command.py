@@ -147,6 +147,7 @@ def _print_account(output: Screen, answer: Answer) -> None:
     if not answer.account:
         return
     adds_up = "adds up to the step of the slowest rank" if answer.adds_up else "slowest rank of each; does not add up"
+    # Where phases take turns the account is that of one rank: nothing tells who was waited for.
     if answer.of_rank is not None:
         adds_up = f"of rank {answer.of_rank}, which works longest; no spans show the path"
     output.line()

@@ -53,6 +53,7 @@ def run_demo(base: Path, wanted: Sequence[str] | None, steps: int) -> bool:
     console.print(f"[bold]otel_ml demo[/]: {RANKS} trainers and an evaluator on 1,797 handwritten digits")
     with _progress_bar(console, run, steps) as (move, say):
         launch(Launch(run, backends, steps, on_progress=move, on_event=say))
+    # Read once, for the findings and for the comparison of each backend.
     recorded = list(records(run))
     found = findings(recorded)
     compared = {backend: _compared(backend, run, recorded) for backend in backends if backend in READERS}

@@ -61,6 +61,7 @@ def _whole_bytes(path: Path) -> int:
         while len(head := os.pread(handle, _LENGTH.size, position)) == _LENGTH.size:
             (length,) = _LENGTH.unpack(head)
             end = position + _LENGTH.size + int(length)
+            # As `_end` has it: zeros are a lost page, and what is longer than the file is cut off.
             if not length or end > size:
                 break
             position = end

@@ -164,6 +164,7 @@ def requests_of(leftover: Leftover) -> Iterator[tuple[Signal, bytes]]:
     group: list[Frame] = []
     size = 0
     for frame in leftover.frames:
+        # A request is of one signal.
         if group and (frame.kind != group[0].kind or size + len(frame.payload) > _REQUEST_BYTES):
             yield _request(leftover.resource, group)
             group, size = [], 0

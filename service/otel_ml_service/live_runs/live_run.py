@@ -189,6 +189,7 @@ class LiveRun:
     def advance(self, now: float, refused_at: float | None = None) -> None:
         """Close what is due; `refused_at` is when something could not be stored last, of whichever run."""
         self._now = now
+        # While the journal takes nothing, silence of a writer says nothing of it.
         if refused_at is not None:
             self._engine.note_refused(refused_at)
         for artifact in self.files.take():
@@ -295,6 +296,7 @@ class LiveRun:
         """
         box = self.outbox
         quickest = max((box.last_seq - self.pipelines.behind(name) for name in self._settings.exporters), default=0)
+        # One exporter at least has written what goes.
         up_to = min(quickest, box.first_seq + int((box.last_seq - box.first_seq + 1) * share))
         if up_to < box.first_seq:
             return

@@ -55,6 +55,7 @@ class ServedSettings:
         """
         try:
             found = json.loads((state / _FILE).read_text(encoding="utf-8"))
+            # The version first: of a newer form the other keys may mean something else.
             require(state / _FILE, int(found.get("version", 1)), SERVED, str(found.get("writer", "")))
             return ServedSettings(
                 exporters={str(name): dict(options) for name, options in found["exporters"].items()},

@@ -249,6 +249,7 @@ def _nothing(run: Contents, *, is_live: bool) -> str:
     timed = [timer for timer in timers(run.history) if not timer.name.endswith("time/step") and timer.name != "step"]
     if not timed:
         return "No timers: nothing tells where the time goes. Time the parts of a step with otel_ml.timed(…)."
+    # Timers that are around others have no share of their own.
     mostly = max(
         (timer for timer in timed if timer.share is not None), key=lambda timer: timer.share or 0, default=None
     )

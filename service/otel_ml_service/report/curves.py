@@ -236,6 +236,7 @@ class _Frame(NamedTuple):
 
     def lines(self, points: Sequence[tuple[int, float]], look: str) -> list[Markup]:
         """Return the line, and the points that stand alone between gaps: a stroke without length is a dot."""
+        # One part for each stretch without a gap.
         parts: list[list[str]] = [[]]
         for step, value in points:
             if math.isfinite(value):

@@ -268,6 +268,7 @@ def _exact(run: Contents, name: str, table: Table, row: tuple[JsonValue, ...], k
     if best is None:
         return row
     named = {"span of": best.name, "at step": best.step, "span": best.span_id, "trace": best.trace_id}
+    # Four columns are those of the span that is known here; the others stay as the service wrote them.
     return tuple(named.get(column, cell) for column, cell in cells.items())
 
 

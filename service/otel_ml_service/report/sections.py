@@ -39,6 +39,7 @@ def facts(run: Contents) -> Markup:
     """Return how the run stands, in words."""
     read = run.history
     began = "" if read.began is None else f"{datetime.fromtimestamp(read.began, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    # Name, value, and the class of its color; what is empty is left out below.
     entries: list[tuple[str, str, str]] = [
         ("status", read.status, read.status),
         ("began", began, ""),
@@ -127,6 +128,7 @@ def _timer_table(found: Sequence[Timer]) -> Markup:
         ]
         for timer in found
     ]
+    # Columns that no timer of this place has would be empty.
     if any(timer.share is not None for timer in found):
         columns += ["of the step", ""]
         for row, timer in zip(rows, found, strict=True):

@@ -89,6 +89,7 @@ def _said(name: StepName, account: StepAccount, step_s: float, left_out: int) ->
     parts = [f"{role}, {axis} {step}: {seconds(step_s)}."]
     entries = sorted((entry for entry in account.phases if entry.seconds > 0), key=lambda entry: -entry.seconds)
     if entries:
+        # Not the time from first to last span: what is exposed adds up to the slowest rank's step.
         whole = seconds(sum(entry.seconds for entry in entries))
         parts.append(f"The slowest rank's step, {whole}, is {_listed(entries)}; {_FRAMED[account.is_path]}")
     if left_out:

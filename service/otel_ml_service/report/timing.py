@@ -73,6 +73,8 @@ def _named(history: History) -> Iterator[tuple[SeriesName, str, str]]:
             continue
         if match["name"] in _SO_FAR and _is_counted(history, key.axis, match["place"]):
             continue
+        # `time/forward/max` is a further reduction where `time/forward` is there, and else a timer called
+        # `forward/max`.
         base, _, last = key.name.rpartition("/")
         is_further = SeriesName(key.axis, base) in history.series and (row_of(last) is not None or _is_rank(last))
         if not is_further and history.series[key]:

@@ -199,6 +199,7 @@ class FollowedRun:
             self._take(whole_records(self.folder))
         except RunInUseError:
             return False
+        # Only now: while a service has the run open nobody can tell.
         self._contents.hosts = hosts_of(self.folder)
         found = deliveries(self.folder)
         self._contents.not_taken = not_taken(found or ())

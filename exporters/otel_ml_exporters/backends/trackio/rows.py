@@ -96,6 +96,7 @@ def _stored(record: Media, storage: Storage, step: int) -> Mapping[str, Any]:
             kind, file, content = trackio.Image.TYPE, f"{record.seq}.png", record.png
         case Audio():
             kind, file, content = trackio.Audio.TYPE, f"{record.seq}.wav", record.wav
+    # Files are named by `seq`, so that a replay writes the same ones.
     return {"_type": kind, "file_path": storage.keep(file, content, step), "caption": record.caption}
 
 

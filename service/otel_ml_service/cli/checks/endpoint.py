@@ -93,6 +93,7 @@ def _embedded_check() -> Check:
 
 
 def _relay_check(where: str, service: str, config: Config, before: float) -> Check:
+    # With the credentials of the endpoint: the service behind a Collector may want the same.
     version = service_version(service, config.endpoint)
     if version is None:
         return Check("wrong", f"no otel_ml service answers at {service}", _START)

@@ -42,6 +42,7 @@ class Answer:
 def probe(endpoint: Endpoint) -> Answer:
     """Send the probe to `endpoint` over its protocol, with its headers and certificates, through its proxy."""
     try:
+        # As a worker would send, so that what keeps a job from its receiver keeps this from it, too.
         transport = transport_to(endpoint)
     except MissingDependencyError as error:
         return Answer(accepted=False, is_ours=False, detail=str(error))
