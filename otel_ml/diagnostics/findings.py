@@ -133,6 +133,7 @@ class Watch:
 
     def _ask(self) -> bool:
         """Tell what is new; return whether the service has still to decide about something that arrived."""
+        # By HTTP, from this thread: None where no service answers.
         status = RUNTIME.status()
         try:
             self._tell((status or {}).get("id"), _found(status))

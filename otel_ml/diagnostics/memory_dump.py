@@ -63,6 +63,7 @@ def dump_on_out_of_memory(name: str = "out-of-memory") -> bool:
 
 
 def _cuda(call: str) -> Any:
+    # Not imported: where nobody has loaded torch, nothing of it is on a device.
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return torch.cuda

@@ -72,6 +72,7 @@ def log_samples(
         return
     asked, answered = [str(prompt) for prompt in prompts], [str(response) for response in responses]
     given = [None] * len(asked) if rewards is None else _each(rewards)
+    # Nobody can tell which belong together: none of them is recorded.
     if not len(asked) == len(answered) == len(given):
         reporter.drop(
             "bad_event",

@@ -56,6 +56,7 @@ def record_state(
         "train/world_size": world_size,
     }
     MEASURES.record({name: value for name, value in given.items() if value is not None})
+    # Beside the value of all, which `train/learning_rate` is without attributes.
     for group in plain:
         if "name" in group:
             MEASURES["train/learning_rate"].record(group["lr"], attributes={"group": group["name"]})

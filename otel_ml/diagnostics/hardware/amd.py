@@ -146,6 +146,7 @@ class Amd:
             try:
                 yield from device.read()
             except self._library.AmdSmiException as error:
+                # It is asked again at the next sample: none is taken out.
                 failed, silent = error, silent + 1
         if silent == len(self.devices):
             raise SourceLostError(f"amdsmi: {failed}")

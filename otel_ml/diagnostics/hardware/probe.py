@@ -68,6 +68,7 @@ class Probe:
     @never_raises
     def step(self) -> None:
         """Count a step, and test the hardware at the first and at every `every`-th after it."""
+        # Before the count goes up, so that the first step tests.
         is_due = self._steps % self._every == 0
         self._steps += 1
         if is_due:

@@ -97,6 +97,7 @@ def process_memory() -> ProcessMemory | None:
     try:
         return _STATM.read()
     except (OSError, ValueError):
+        # As on macOS, which has no `/proc`.
         return _by_psutil()
 
 

@@ -43,6 +43,7 @@ def command(base: Path, limit: int, as_json: bool) -> None:
             raise RunNotFoundError(no_run_in(base))
         output.note(no_run_in(base))
         return
+    # Only those that are shown: each is read for it.
     rows = [described(run) for run in runs[:limit]]
     if as_json:
         for row in rows:

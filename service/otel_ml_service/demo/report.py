@@ -106,6 +106,7 @@ def _commands(run: RunFolder, backends: Sequence[str]) -> list[tuple[str, str]]:
         (f"otel-ml report {latest}", "the run's page as a file"),
         (f"otel-ml show {latest} loss evaluator/eval/accuracy", "curves, here"),
     ]
+    # What the run was not written to cannot be opened.
     viewers = [viewer for viewer in ("tensorboard", "mlflow") if viewer in backends]
     commands += [(f"otel-ml open {latest} --with {viewer}", "in the browser") for viewer in viewers]
     if "wandb" in backends:

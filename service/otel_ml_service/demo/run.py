@@ -63,6 +63,7 @@ def run_demo(base: Path, wanted: Sequence[str] | None, steps: int) -> bool:
     report.backends(run, compared, missing=[name for name in READERS if not is_installed(name)])
     report.where(run, backends)
     console.print(f"\n{seconds(time.monotonic() - began)}", style="dim")
+    # The exit status of the command: a demo that finds a fault of ours fails.
     return found.is_good and all(isinstance(result, Comparison) and result.is_identical for result in compared.values())
 
 

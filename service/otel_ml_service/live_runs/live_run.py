@@ -237,6 +237,7 @@ class LiveRun:
         self.status = status
         self.awaits_the_dead = self._is_someone_leaving
         self.findings = self._engine.findings
+        # Behind the commit: what a run is called is told to exporters once it is durable.
         self._describe(self._run_info())
         self._deliver()
         if has_ended:  # of a short run the exporters have just been started
@@ -324,6 +325,7 @@ class LiveRun:
         if self._unwritten is None:
             said = self._notices.take()
             outcome = self._engine.take()
+            # Before `stored` is asked, which is to have them: a restart looks for what is not found by then.
             self.files.look_for(outcome.named)
             self._unwritten = outcome, said, self.files.stored, self._consumed
             self.is_touched = False

@@ -152,6 +152,7 @@ def _of_ranks(run: Contents, counts: Iterable[int]) -> str:
     known = sorted(counts)
     if not known:
         return "ranks"
+    # Steps may have been measured by different numbers of ranks.
     shown = str(known[0]) if len(known) == 1 else f"{known[0]} to {known[-1]}"
     processes = len(run.workers) or run.ranks or 0
     return (
@@ -164,6 +165,7 @@ def _of_ranks(run: Contents, counts: Iterable[int]) -> str:
 def _of_gpus(run: Contents, measured: Collection[str]) -> str:
     hosts = run.history.params.get("hardware")
     facts = hosts.values() if isinstance(hosts, Mapping) else ()
+    # `hardware` among the parameters is host → device → facts; a driver's version beside the devices is a text.
     there = sum(isinstance(fact, Mapping) for host in facts if isinstance(host, Mapping) for fact in host.values())
     if len(measured) < there:
         return f"{len(measured)} of {there} GPUs"

@@ -142,6 +142,7 @@ def _values(run: Contents) -> dict[str, str]:
     finals = {name: value for name, value in run.history.summary.items() if not is_own(name)}
     names = [key for key in run.history.series if not is_own(key.name) and "time/" not in key.name]
     for key in sorted(names, key=lambda key: (key.axis != DEFAULT_AXIS, key.name.count("/"), key.name)):
+        # Final values come first, and the last values of series fill up what room there is.
         if len(finals) >= _VALUES:
             break
         if key.name not in finals:

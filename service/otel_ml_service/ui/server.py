@@ -66,6 +66,7 @@ def server_at(runs: KnownRuns, token: str, listener: socket.socket) -> Threading
     found.socket.close()
     found.socket = listener
     found.server_port = listener.getsockname()[1]
+    # A browser keeps connections open, which the end of the program does not wait for.
     found.daemon_threads = True
     return found
 

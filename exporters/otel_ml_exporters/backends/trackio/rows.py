@@ -56,6 +56,7 @@ def step_row(record: StepRecord) -> Row:
         {'rollout/reward': 0.25, 'otel_ml/rollout': 3}
     """
     values: dict[str, Any] = {metric_key(name): float(value) for name, value in record.values.items()}
+    # Trackio has one step for a row; which axis it is of, only the row itself can say.
     if record.axis != "step":
         values[f"otel_ml/{record.axis}"] = record.step
     if record.attempt:
