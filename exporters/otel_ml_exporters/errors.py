@@ -74,6 +74,7 @@ class PermanentExportError(ExportError):
 
     def __init__(self, message: str, *, names: Iterable[str] = (), slug: str = "") -> None:
         super().__init__(message, slug=slug)
+        # A text is an iterable, too: a plug-in that names one value may give it as it is.
         self.names = frozenset([names] if isinstance(names, str) else names)
 
 
@@ -119,6 +120,7 @@ def translated(export_error: Callable[[Exception], ExportError]) -> Iterator[Non
     """Raise `export_error` of whatever a backend's library raises inside; our own errors pass."""
     try:
         yield
+    # Ours say already what the pipeline does next.
     except OtelMLError:
         raise
     except Exception as error:

@@ -179,6 +179,7 @@ def names_problems(exporter: str, option: str, names: object) -> list[str]:
         ([], ['console.metrics: expected a name or a list of names, got 5.'])
     """
     problems = []
+    # A text is a sequence, too, of its letters.
     every = [names] if isinstance(names, str) else names
     if not isinstance(every, Sequence) or not all(isinstance(name, str) for name in every):
         problems.append(f"{exporter}.{option}: expected a name or a list of names, got {names!r}.")
@@ -193,6 +194,7 @@ def timeout_problems(exporter: str, seconds: object) -> list[str]:
         ([], ["otlp.timeout: expected seconds above 0 and up to 600, got '5'."])
     """
     problems = []
+    # Written so that NaN, of which no comparison is true, is refused.
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 < seconds <= 600:
         problems.append(f"{exporter}.timeout: expected seconds above 0 and up to 600, got {seconds!r}.")
     return problems

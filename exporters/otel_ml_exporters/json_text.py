@@ -52,6 +52,7 @@ def json_value(line: str | bytes) -> Any:
         ({'loss': 0.5}, {'loss': nan})
     """
     try:
+        # orjson refuses `NaN` and `Infinity`, which JSON does not have.
         return orjson.loads(line)
     except ValueError:
         return json.loads(line)

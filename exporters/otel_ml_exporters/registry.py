@@ -96,6 +96,7 @@ def exporter_class(name: str) -> type[Exporter]:
         raise UnknownExporterError(kind, known)
     module, _, attribute = known[kind].partition(":")
     try:
+        # Here a plug-in's own code runs, which may raise anything: who calls this reports it.
         found = getattr(importlib.import_module(module), attribute)
     except MissingDependencyError:
         raise

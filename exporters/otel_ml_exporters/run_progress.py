@@ -70,7 +70,8 @@ class RunProgress:
         if not self._times or remaining is None:
             return None
         (first, began), (last, ended) = self._times[0], self._times[-1]
-        return (ended - began) / (last - first) * remaining if last > first else None
+        # Records have the clocks of their hosts: one that was set back meanwhile tells nothing.
+        return (ended - began) / (last - first) * remaining if last > first and ended >= began else None
 
     @property
     def _remaining(self) -> float | None:
@@ -93,8 +94,10 @@ def _tells(record: StepRecord) -> tuple[bool, bool, bool]:
 
 
 def _total(record: Params, before: float | None) -> float | None:
-    # Of nested parameters the last part is the name: `trainer.max_steps`.
-    said = {name.rpartition(".")[2]: value for name, value in leaves(record.params)}
+    # Of nested parameters the last part is the name: `trainer.max_steps`. The deepest come first, so that those of the
+    # run win over those of a part of it, such as `scheduler.max_steps`.
+    deepest_first = sorted(leaves(record.params), key=lambda leaf: -leaf[0].count("."))
+    said = {name.rpartition(".")[2]: value for name, value in deepest_first}
     totals = (total for name in _TOTALS if (total := _number_of_steps(said.get(name))) is not None)
     return next(totals, before)
 

@@ -75,6 +75,7 @@ class FlakyExporter(RecordingExporter):
 
     def export(self, records: Sequence[Record]) -> None:
         """Fail or keep `records`."""
+        # Counted also where it fails: `failure` is told which try this is.
         self.calls += 1
         error = self._failure(self.calls, records)
         if error is not None:

@@ -126,6 +126,7 @@ def report_memory(memory_keys: Mapping[str, str] | None = None, *, step: int | N
         cuda = _cuda()
         if cuda is None:
             return {}
+        # Inside of the `try`, as a device in error raises here.
         found = reported(cuda.memory_stats(), MEMORY_KEYS if memory_keys is None else memory_keys)
     except Exception as error:  # noqa: BLE001 - a device in error must not end training here; training will say it
         reporter.say("no-hardware", f"No memory of the device is measured: {error}. Everything else goes on.")

@@ -126,4 +126,5 @@ class Efficiency:
         if self._open:
             # What is in no bucket is charged to none: `step()` takes the rest for productive.
             self._wall[self._open[-1]] += now - self._entered
+        # Also outside of any bucket: what comes next begins here.
         self._entered = now

@@ -133,6 +133,7 @@ class Watch:
 
     def _ask(self) -> bool:
         """Tell what is new; return whether the service has still to decide about something that arrived."""
+        # By HTTP, from this thread: None where no service answers.
         status = RUNTIME.status()
         try:
             self._tell((status or {}).get("id"), _found(status))
@@ -197,5 +198,6 @@ def _found(status: Mapping[str, Any] | None) -> list[Finding]:
     return [
         Finding(**{name: entry[name] for name in _NAMES if name in entry} | {"ranks": tuple(entry.get("ranks", ()))})
         for entry in entries
+        # One of an older service that lacks what a `Finding` has to have is left out, and not made up.
         if entry.keys() >= _REQUIRED
     ]

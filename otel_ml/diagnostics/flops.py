@@ -27,6 +27,7 @@ class Peak:
 
 
 def _rates(half: float, *, float8: float | None = None, tf32: float | None = None, float32: float) -> dict[str, float]:
+    # Devices compute both half precisions at one rate.
     rates = {"bfloat16": half, "float16": half, "float8": float8, "tf32": tf32, "float32": float32}
     return {dtype: rate for dtype, rate in rates.items() if rate is not None}
 
@@ -138,6 +139,7 @@ def counted_flops(work: Callable[[], object]) -> float:
     """
     from torch.utils.flop_counter import FlopCounterMode
 
+    # By default it would print a table.
     with FlopCounterMode(display=False) as counter:
         work()
     return float(counter.get_total_flops())

@@ -61,6 +61,7 @@ class Goodput:
         self._clock = _steady_clock() if clock is None else clock
         self._start = self._clock()
         began, seconds, steps = (self._start, 0.0, 0.0) if state is None else _state_in(state)
+        # The beginning is that of the first start, so a pause between two starts is time without goodput.
         self._began, self._saved_seconds, self._saved_steps = began, seconds, int(steps)
         # Who saves in the background says so from there; a signal handler that saves, in the middle of a step.
         self._lock = threading.RLock()
@@ -76,6 +77,7 @@ class Goodput:
         with self._lock:
             self._unsaved[step] = self._unsaved.get(step, 0.0) + seconds
             self._lost += seconds
+            # At this step `saved()`, which another thread may call, records what it changes.
             self._newest = step
         worked = {"goodput/worked": seconds, "goodput/ranks": 1.0, "goodput/began": self._start}
         MEASURES.record(worked | self._state_now(), step=step)
@@ -243,6 +245,7 @@ def _rows(run: otel_ml.Run | str | PathLike[str], role: str | None) -> list[dict
         if any(name.startswith("goodput/") for name in named):
             rows.setdefault(row["role"], []).append({**row, "values": named})
     working = {who: found for who, found in rows.items() if any("goodput/worked" in row["values"] for row in found)}
+    # A role that is alone is meant; of several the trainer is.
     wanted = role or ("trainer" if "trainer" in working or len(working) != 1 else next(iter(working)))
     if wanted not in working:
         others = f" There is goodput of {', '.join(sorted(working))}: pass role=." if working else ""

@@ -35,6 +35,7 @@ def dump_memory(name: str = "memory-snapshot") -> bool:
         return False
     try:
         run = current_run()
+        # With the rank: all ranks of a host share the folder.
         path = folder_for_files() / f"{name}-rank-{0 if run is None else run.rank}.pickle"
         cuda.memory._dump_snapshot(str(path))  # noqa: SLF001 - torch documents it under this name
     except Exception as error:  # noqa: BLE001 - called where memory is short and the disk may be full
@@ -62,6 +63,7 @@ def dump_on_out_of_memory(name: str = "out-of-memory") -> bool:
 
 
 def _cuda(call: str) -> Any:
+    # Not imported: where nobody has loaded torch, nothing of it is on a device.
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return torch.cuda

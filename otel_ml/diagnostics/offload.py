@@ -49,6 +49,7 @@ def state_offload_manager(
         else:
             measured = Measurement(metric_infix)
             measured.begin()
+            # Behind the block, also where that raises: what was measured until then is in `metrics`.
             stack.callback(_fill, metrics, measured)
         with measured.onload():
             strategy.load_states(**(load_kwargs or {}))
@@ -65,5 +66,6 @@ state_offload_manger = state_offload_manager
 def _fill(metrics: MutableMapping[str, Any], measured: Measurement) -> None:
     measured.end()
     for name, value in measured.values.items():
+        # Shares of the device's memory have no unit.
         in_bytes = name.startswith("memory/") and "_frac/" not in name
         metrics[name] = value / _GIB if in_bytes else value

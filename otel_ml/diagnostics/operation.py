@@ -59,6 +59,7 @@ class Measurement:
         if self in _OPEN:
             _OPEN.remove(self)
         process = process_memory()
+        # Without an `offload()` block the states stay where they were, and the end is the only look at them.
         self._look("end/offload" if self._offloads else "end/onload", with_shares=not self._offloads)
         for snapshot in self._snapshots:  # here, and not where they are taken: with cold caches only the first is dear
             self.values.update(snapshot.values(self.infix))
@@ -103,6 +104,7 @@ class Measurement:
         memory = device_memory()
         for outer in _OPEN:  # what those have seen so far is kept for them
             outer.see(memory)
+        # Behind `outer.see`: the device has one peak, for all operations that are open.
         reset_peaks(memory)
         _OPEN.append(self)
         for device, found in memory.items():
@@ -116,6 +118,7 @@ class Measurement:
             _say_unmeasured(error)
             return
         self.see(memory)
+        # A copy: the peaks grow on.
         self._snapshots.append(_Snapshot(point, memory, self._peaks.copy(), with_shares))
 
     def see(self, memory: Mapping[int, DeviceMemory]) -> None:

@@ -64,6 +64,7 @@ class Window:
     def __exit__(self, *_: object) -> None:
         if self._profiler is not None:
             self._safely(self._stop)
+        # At the end of the process threads of ours are cut off, and half a trace is none.
         for writer in self._writers:
             writer.join(WRITING_TIMEOUT)
 
@@ -81,6 +82,7 @@ class Window:
         self._profiler, self._first, self._last = profiler, index, index
 
     def _stop(self) -> None:
+        # First: where `stop()` raises, no later step stops it again.
         profiler, self._profiler = self._profiler, None
         profiler.stop()
         # Making the files takes longer than a step: training does not wait for it.

@@ -80,6 +80,7 @@ class Progress:
             (name, f"progress/remaining_{name}", total) for name, total in totals.items() if total is not None
         ]
         self._done = known
+        # What earlier starts have done is left out of this start's pace.
         self._at_start = dict(known)
         self._clock = clock
         self._began = clock()
@@ -97,9 +98,11 @@ class Progress:
         done["tokens"] += tokens
         values: dict[str, float] = {}
         for name, metric in (("samples", "progress/samples"), ("tokens", "progress/tokens")):
+            # What is never told stays absent: not every job counts tokens.
             if done[name]:
                 values[metric] = done[name]
         for name, metric, total in self._known:
+            # A job may do more than it had planned.
             values[metric] = max(total - done[name], 0)
         if self._known:
             self._add_time(values)

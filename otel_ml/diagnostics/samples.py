@@ -72,6 +72,7 @@ def log_samples(
         return
     asked, answered = [str(prompt) for prompt in prompts], [str(response) for response in responses]
     given = [None] * len(asked) if rewards is None else _each(rewards)
+    # Nobody can tell which belong together: none of them is recorded.
     if not len(asked) == len(answered) == len(given):
         reporter.drop(
             "bad_event",
@@ -88,6 +89,7 @@ def log_samples(
     place = step_for(step, axis, "log_samples()", 1)
     if place is None or not found:
         return
+    # By run: a process may have several, one after the other or side by side.
     rows = _tables.setdefault((run.id, name), [])
     rows += [[place.index, *sample] for sample in found]
     del rows[:-_KEPT]
@@ -120,6 +122,7 @@ def chosen(samples: Sequence[Sample], most: int) -> list[Sample]:
     ordered = sorted(numbers, key=lambda sample: sample.reward if sample.reward is not None else 0.0)
     if len(ordered) <= most:
         return [*ordered, *filter(_is_nan, samples)][:most]
+    # Between one sample and itself there is no distance to divide.
     if most == 1:
         return [ordered[-1]]
     return [ordered[round(place * (len(ordered) - 1) / (most - 1))] for place in range(most)]
@@ -140,9 +143,10 @@ def histogram(rewards: Sequence[float], bins: int = 24) -> str:
     if low == high:
         return f"all {low:g}"
     counts = [0] * bins
+    by = 2.0 if math.isinf(high - low) else 1.0  # the difference of the largest doubles is infinite
     for reward in rewards:
         # The largest reward would be in a bin behind the last.
-        counts[min(int((reward - low) / (high - low) * bins), bins - 1)] += 1
+        counts[min(int((reward / by - low / by) / (high / by - low / by) * bins), bins - 1)] += 1
     top = max(counts)
     return f"{low:g} {''.join(_BARS[round(count / top * (len(_BARS) - 1))] for count in counts)} {high:g}"
 

@@ -103,4 +103,5 @@ def _activations(sequence: int, micro_batch: int, hidden: int, heads: int, recom
     tokens = sequence * micro_batch * hidden
     if recompute == "full":
         return 2.0 * tokens
+    # The second term is what attention keeps of scores and softmax, which recomputing it spares.
     return tokens * (34 + (5 * heads * sequence / hidden if recompute == "none" else 0))

@@ -123,6 +123,7 @@ class Throughput:
             tokens: of this replica.
             flops: model FLOPs of forward and backward, for instance from `transformer_flops()`.
         """
+        # Running totals, so the work of a window is the difference of its two ends, however many steps it has.
         before = self._done[-1] if self._done else _NOTHING
         done = (self._clock(), before[1] + batches, before[2] + samples, before[3] + tokens, before[4] + flops)
         self._done.append(done)
@@ -130,6 +131,7 @@ class Throughput:
         total = {"throughput/step_tflop": flops / 1e12} if flops else {}
         device = self._add_rates(done, total)
         tflops = device.get("throughput/device/tflops")
+        # Asked for only where FLOPs are counted: without them a message that the peak is unknown would be noise.
         if tflops and (peak := self._peak_flops()) is not None:
             device["throughput/mfu"] = tflops * 1e12 / peak
         if self._over is None:

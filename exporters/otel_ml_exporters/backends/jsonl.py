@@ -177,6 +177,7 @@ class JsonlExporter(Exporter):
         if isinstance(record, StepRecord):
             return _step_row(record)
         row: dict[str, object] = {"seq": record.seq, "type": _TYPES[type(record)]}
+        # `seq` is a field of each record, too, and is written over with itself.
         row.update((_KEYS.get(field.name, field.name), getattr(record, field.name)) for field in fields(record))
         if isinstance(record, Image):
             row["path"] = self._media(record.name, record.seq, "png", record.png)
@@ -210,6 +211,7 @@ def _step_row(record: StepRecord) -> dict[str, object]:
         "time": record.time,
         "values": record.values if type(record.values) is dict else dict(record.values),
     }
+    # Left out where it says nothing: most lines are of a step as it should be.
     if record.writers_missing:
         row["writers_missing"] = record.writers_missing
     if record.amendment:

@@ -47,6 +47,7 @@ class ExporterContract:
 
     def test_a_value_that_is_not_finite_takes_no_other_with_it(self, case: ExporterCase, tmp_path: Path) -> None:
         """NaN and ±Inf are data. What a backend makes of them is its own; the others are all there."""
+        # In each row a value of another metric, which is looked for: the backend may leave the first one out.
         records = [row(seq, seq, {"loss": value, "other": 1.0}) for seq, value in enumerate(_NOT_FINITE, start=1)]
 
         found = _exported(case, tmp_path, [records])
@@ -90,6 +91,7 @@ class ExporterContract:
         draws = random.Random(7)
         last = 0
         for _ in range(_KILLS):
+            # Each life goes on behind the one before, and is killed at another place.
             last = _killed_after(case, tmp_path, last + draws.randint(1, 400))
         with _life(case, tmp_path, last + 300) as finishing:
             finishing.communicate()
@@ -119,6 +121,7 @@ class ExporterContract:
     def test_a_new_attempt_that_repeats_steps_has_its_values(self, case: ExporterCase, tmp_path: Path) -> None:
         """A restarted job steps back: its values must be there, beside the older ones or instead of them."""
         first = [row(seq, seq, {"loss": float(seq)}) for seq in range(1, 9)]
+        # Steps 5 to 8 once more, with values that no earlier row has.
         again = [row(seq, seq - 4, {"loss": -float(seq)}, attempt=1) for seq in range(9, 13)]
 
         found = _exported(case, tmp_path, [first, again])
@@ -191,6 +194,7 @@ def _delivered(exporter: Exporter, folder: Path, last: int) -> None:
     deadline = time.monotonic() + _CLOSE_S
     while pipeline.behind and time.monotonic() < deadline:
         time.sleep(0.01)
+    # Behind all rows: a pipeline that is told to stop may leave some.
     pipeline.ask_to_stop(_CLOSE_S)
     assert pipeline.join()
     assert not pipeline.behind

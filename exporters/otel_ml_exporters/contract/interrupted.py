@@ -59,6 +59,7 @@ def live_and_die(make: Callable[[], Exporter], run: RunInfo) -> None:
         return
     if not calls:
         sys.exit("An export() that was not killed has not returned.")
+    # Each of these lives begins where the last one got to, whole or not.
     for at in _moments(calls):
         _life(make, run, at)
     _life(make, run, 0)
@@ -106,6 +107,7 @@ def _exported(exporter: Exporter, run: RunInfo, kill_at: int) -> int | None:
     if position is None:
         return None
     records, calls = rows(position + 1, position + _ROWS), _Calls(kill_at)
+    # Of `export()` alone: the calls of `start()` are those of a run that goes on.
     sys.setprofile(calls)
     exporter.export(records)
     sys.setprofile(None)

@@ -82,6 +82,7 @@ class DeviceNorms:
         if seen is None or seen[0] != known.layout:
             return False
         found = self._arriving(self._statistics[known.device].of(tensors, seen=seen), known.held)
+        # All lies on one device, so nothing of the host is added.
         norm = {"norm": LaterNorm([found], 0.0, self._world)}
         self._rows.record_later({**norm, **{name: Later(found, name) for name in known.names}})
         return True
@@ -90,8 +91,10 @@ class DeviceNorms:
         """Know the tensors of which all `parts` lie on one device and are looked at by kernels."""
         self._known = None
         locals_ = [local for _, local in parts]
+        # A part that was left out, or that operations look at, has to be told apart anew each time.
         if len(parts) != len(tensors) or not all(map(is_plain, locals_)):
             return
+        # None also where they lie on several devices: each would need a copy of its own.
         if (seen := layout_of(locals_)) is not None:
             types = [*map(type, tensors)]
             held = [one for one, _ in parts]

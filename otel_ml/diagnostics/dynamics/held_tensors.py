@@ -57,6 +57,7 @@ def parts_of(named: Iterable[tuple[str, Any]], copies: Copies, world: int) -> It
             (local,) = locals_of([tensor]) if is_cut else (tensor,)
             # Of a plain tensor whose copies the user counts, nothing tells into how many parts it is cut.
             shards = shards_of(tensor) if is_cut else 1 if copies is None else None
+            # Detached: what is computed of it does not become a part of training's graph.
             local = _numbers(local.detach())
             if local is None:
                 codes = codes or (name, tensor.dtype)
@@ -84,6 +85,7 @@ def _copies_of(name: str, tensor: Any, copies: Copies, world: int, *, is_cut: bo
     if callable(copies):
         return copies(name, tensor)
     if not is_cut:
+        # A plain tensor does not say who else holds it: as under DDP, all ranks do.
         return world if copies is None else copies
     found = copies_of(tensor, world)
     if not found:

@@ -41,6 +41,7 @@ def _statistics(tensors: Sequence[Any]) -> Statistics:
     for group in _small_ones(tensors):
         for index, one in zip(group, _by_numpy([tensors[index].numpy() for index in group]), strict=True):
             found[index] = one
+    # In the order of `tensors`, whichever way each was looked at.
     every = [_by_torch(tensor) if one is None else one for tensor, one in zip(tensors, found, strict=True)]
     return Statistics(*map(list, zip(*every, strict=True))) if every else Statistics([], [], [], [])
 
@@ -55,6 +56,7 @@ def _small_ones(tensors: Sequence[Any]) -> Iterator[list[int]]:
     space = _TOGETHER
     for index, tensor in enumerate(tensors):
         size = tensor.numel()
+        # A subclass may keep its elements elsewhere, and numpy knows no bfloat16.
         if 0 < size <= GRAIN and type(tensor) is torch.Tensor and tensor.dtype in (torch.float32, torch.float64):
             if group and size > space:
                 yield group

@@ -71,6 +71,7 @@ class Iterations:
         """
         bad, finite = _checked(_number(loss))
         skip = 0.0 if skipped is False else _number(skipped)
+        # 1 or 0; of tensors the product is one, too, and nothing is asked of the device.
         good = (1 - bad) * (1 - skip)
         self._consumed += samples
         self._skipped_samples += skipped_samples
@@ -110,6 +111,8 @@ def _number(value: Any) -> Any:
     """Return a number, or the tensor on a device that will have it."""
     if type(value) in _NUMBERS or not hasattr(value, "detach"):
         return float(value)
+    # A tensor of one element in the host's memory: its smallest element is its value, which compiled code reads in one
+    # call.
     small = extent_of_small(value)
     if small is not None and small.number == 1:
         return small.min

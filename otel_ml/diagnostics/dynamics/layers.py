@@ -58,6 +58,7 @@ def _record_on_device(tokens: Any, layer: int) -> None:
     counts = tokens.detach().double() if tokens.is_cuda else tokens  # as `arrival_of()` takes them
     arrival = arrival_of(counts, _blocks_on(tokens.device))
     experts = _experts(layer, len(tokens))
+    # One copy for all experts of the layer, and each record reads its own place in it.
     experts.record_later({name: OneOf(arrival, expert) for expert, name in enumerate(experts)})
 
 
@@ -72,6 +73,7 @@ def _experts(layer: int, count: int) -> Measures:
 
 @cache
 def _blocks_on(_device: Any) -> Blocks:
+    # A device each, since pinned memory is given back by the device's own events; the argument is the key of the cache.
     return Blocks()
 
 

@@ -76,6 +76,7 @@ class Norms:
         every: int = 1,
     ) -> None:
         named = model.named_parameters() if hasattr(model, "named_parameters") else model
+        # Kept: `named_parameters()` goes through all modules of a model each time.
         self._named: list[tuple[str, Any]] = list(named)
         self._each = frozenset(_matching(each, [name for name, _ in self._named], _problems_of(every)))
         self._copies = copies
@@ -118,6 +119,7 @@ class Norms:
         record for each metric, took three times as long.
         """
         copies = self._world if self._copies is None else self._copies
+        # A norm of a parameter's own, or copies that differ from tensor to tensor, need the tensors one by one.
         if self._each or not tensors or callable(copies) or not copies:
             return False
         sums = sums_of_small(tensors, 1.0 / copies)
@@ -134,6 +136,7 @@ class Norms:
         return [(name, parameter.grad) for name, parameter in self._named if parameter.grad is not None]
 
     def _record_again(self, there: DeviceNorms, tensors: list[Any]) -> bool:
+        # The places of what is missing are looked for only where the number of tensors is the one before.
         return there.knows(tensors) and there.record_again(tensors, self._places(there, tensors))
 
     def _places(self, there: DeviceNorms, tensors: list[Any]) -> tuple[int, ...]:
@@ -191,6 +194,7 @@ def _matching(each: str | None, names: list[str], problems: list[str]) -> list[s
     try:
         found = [] if each is None else [name for name in names if re.search(each, name)]
         if each is not None and not found:
+            # With the names that there are: a model's wrappers put prefixes before them, such as `module.`.
             problems.append(f"Norms: each: {each!r} fits no parameter. There are: {first_names(names)}.")
     except re.error as error:
         problems.append(f"Norms: each: expected a regular expression, got {each!r}: {error}.")

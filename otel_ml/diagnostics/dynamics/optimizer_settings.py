@@ -47,6 +47,7 @@ def record_state(
     decoupled = [group for group in groups if group.get("is_decoupled_lr")]
     given = {
         "train/decoupled_learning_rate": decoupled[0]["lr"] if decoupled else None,
+        # That of the first group stands for the optimizer; groups that have a name have theirs beside it.
         "train/learning_rate": plain[0]["lr"] if plain else None,
         "train/weight_decay": plain[0].get("weight_decay") if plain else None,
         "train/loss_scale": loss_scale,
@@ -55,6 +56,7 @@ def record_state(
         "train/world_size": world_size,
     }
     MEASURES.record({name: value for name, value in given.items() if value is not None})
+    # Beside the value of all, which `train/learning_rate` is without attributes.
     for group in plain:
         if "name" in group:
             MEASURES["train/learning_rate"].record(group["lr"], attributes={"group": group["name"]})

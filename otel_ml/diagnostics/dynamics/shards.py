@@ -40,6 +40,7 @@ def copies_of(tensor: Any, world: int) -> int:
     A DTensor tells by its mesh; a plain tensor is taken as one that data parallelism copied to all.
     """
     shards = shards_of(tensor)
+    # A mesh of 8 that cuts a tensor into 4 holds it twice.
     return world if not hasattr(tensor, "placements") else tensor.device_mesh.size() // shards if shards else 0
 
 

@@ -115,6 +115,7 @@ class DeviceSums:
     def records(self) -> dict[str, list[Any]]:
         """Return what is recorded, by the last part of its name; then `square` is the sum of squares, too."""
         if self._records is None:
+            # Made once, by whichever metric is read first: all others take theirs from it.
             self._records = self._made(self._arrival.numbers())
         return self._records
 

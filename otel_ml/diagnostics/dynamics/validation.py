@@ -71,6 +71,7 @@ def perplexity_of(
 def _published(found: Collection[str], loss: str, role: str | None) -> str:
     if role is not None and role != "trainer":
         return f"{role}/{loss}"
+    # Other roles have their name in front: `evaluator/val/loss`.
     others = [name for name in found if name.endswith(f"/{loss}")]
     if role is not None or loss in found or not others:
         return loss

@@ -51,6 +51,7 @@ class AmdDevice:
                 reading = self._reading(name, value, attributes)
                 if reading is not None:
                     yield reading
+        # One that fails alone is something that this device does not have.
         if len(failed) == len(self._probes):
             raise failed[0]
 
@@ -145,6 +146,7 @@ class Amd:
             try:
                 yield from device.read()
             except self._library.AmdSmiException as error:
+                # It is asked again at the next sample: none is taken out.
                 failed, silent = error, silent + 1
         if silent == len(self.devices):
             raise SourceLostError(f"amdsmi: {failed}")

@@ -52,6 +52,7 @@ def _line(label: str) -> str:
 
 
 def _device(number: int, device: Any, held: tuple[int, int] | None) -> str:
+    # Those with `hw.id` alone, as memory has them: others are of a kind, such as corrected errors.
     readings = {reading.name: reading.value for reading in device.read() if len(reading.attributes) == 1}
     used, limit = readings.get("hw.gpu.memory.usage"), readings.get("hw.gpu.memory.limit")
     said = [f"device {number} is {device.id} {device.uuid}"]

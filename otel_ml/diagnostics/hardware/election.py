@@ -38,6 +38,7 @@ class HostFolder:
         self._run_id = run_id
         folder = rendezvous_of(run_id).folder
         self.path: Path = folder.with_name(f"{folder.name}.hardware")
+        # Both: in a parent that others write to, the folder could be exchanged.
         for wanted in (self.path.parent, self.path):
             wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not is_private(wanted):
@@ -65,6 +66,7 @@ class HostFolder:
 
     def join(self) -> None:
         """Say that this process is one of the job."""
+        # With its start, since the file outlives a process, and its number may be given to another one.
         line = f"{os.getpid()} {_started(os.getpid())}\n".encode()
         with contextlib.suppress(OSError):
             handle = os.open(self.path / "processes", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -88,6 +88,7 @@ class Energy:
         # Taken now: by the time the counters are read the program may be in a later step.
         step = current_step()
         self._marks.put(_Mark("lap", time.monotonic(), lap))
+        # Behind the mark: the lap ends whether it is recorded or not.
         if NOW.off:
             return
         for name, unit, reduction, value in (
@@ -129,6 +130,7 @@ class Energy:
         if self._thread.ident is None:  # never started
             return
         self._marks.put(_Mark("end", time.monotonic()))
+        # The total is written by the caller: where the driver hangs, what was counted until then is.
         self._thread.join(timeout)
         total, run = self.total, current_run()
         if total is None or run is None:
@@ -147,6 +149,7 @@ class Energy:
     def _loop(self) -> None:
         gpus = self._opened()
         now = time.monotonic()
+        # The first reading: it says from where on the counter grows.
         self._ledger.advance(now, now, self._read())
         # Only from here on: what the counters had before is not ours.
         self._ledger.is_counting = True
@@ -223,6 +226,7 @@ class _Lap:
     @property
     def is_known(self) -> bool:
         """Whether the answer is there, or is waited for no longer."""
+        # After a fork no thread of the parent's is alive in the child: nobody would ever answer.
         if self.is_over or not self._thread.is_alive():
             return True
         if time.monotonic() < self._given_up_at:

@@ -38,6 +38,7 @@ class Ledger:
         if joules is not None and before is not None and before[0] <= moment:
             since, known = before
             share = 1.0 if now <= since else max(0.0, min(1.0, (moment - since) / (now - since)))
+            # Below 0 where the counter began anew.
             grown = joules - known
             if grown >= 0:
                 self._at = (moment, min(joules, known + grown * share))  # rounded up it would seem to go back next

@@ -19,6 +19,7 @@ def open_gpus() -> Gpus:
         UnavailableError: none does; the text says why for each.
     """
     reasons: list[str] = []
+    # A host has GPUs of one maker as a rule: those of the first library that finds some.
     for library in (Nvml, Amd):
         try:
             return library()

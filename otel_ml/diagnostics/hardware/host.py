@@ -107,6 +107,7 @@ class Host:
         """
         known: dict[int, Any] = {}
         children: dict[int, list[int]] = {}
+        # A process may end between two of these calls: it is then left out.
         for process in self._psutil.process_iter():
             with contextlib.suppress(self._psutil.Error, OSError):
                 children.setdefault(process.ppid(), []).append(process.pid)

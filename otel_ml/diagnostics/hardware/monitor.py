@@ -60,6 +60,7 @@ class Monitor:
         self._width = max(1, math.ceil(interval if flush_interval is None else flush_interval))
         self._names = names
         self._prefix = f"{exact_text(prefix)}/" if prefix else ""
+        # Once: a name that changes while the job runs would begin new series.
         self._host = socket.gethostname()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None

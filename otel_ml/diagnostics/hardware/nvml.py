@@ -128,6 +128,7 @@ class Nvml:
         if not self.devices:
             self.close()
             raise UnavailableError(f"NVML: none of {count} GPUs can be used")
+        # Of the devices that could be opened; an event of another one is of `gpu`, without a number.
         self._events = XidEvents(pynvml, {device.id: device.handle for device in self.devices})
 
     @property
@@ -148,6 +149,7 @@ class Nvml:
             try:
                 yield from device.read()
             except self._library.NVMLError as error:
+                # What was read of it before the error has been yielded already.
                 self.failed(device, error)
         yield from self._events.read()
 
@@ -173,6 +175,7 @@ class Nvml:
         }:
             raise SourceLostError(f"NVML: {error}")
         if error.value in {library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED}:
+            # The loop above goes over a copy of the list.
             self.devices.remove(device)
             if not self.devices:
                 raise SourceLostError(f"NVML: {error}")

@@ -34,6 +34,7 @@ def memory_values(used: float, total: float) -> Values:
 
 
 def _power(n: Any, handle: Any) -> Values:
+    # NVML has milliwatts, and millijoules below.
     return [("hw.power", n.nvmlDeviceGetPowerUsage(handle) / 1000, GPU)]
 
 
@@ -88,6 +89,7 @@ def _uncorrected(n: Any, handle: Any) -> Values:
 
 
 def _ecc(n: Any, handle: Any, kind: int, called: str) -> Values:
+    # Since the driver was loaded; the other counter is kept over reboots, and tells nothing of this run.
     count = float(n.nvmlDeviceGetTotalEccErrors(handle, kind, n.NVML_VOLATILE_ECC))
     return [("hw.errors", count, {**GPU, "error.type": called})]
 

@@ -68,6 +68,7 @@ class Probe:
     @never_raises
     def step(self) -> None:
         """Count a step, and test the hardware at the first and at every `every`-th after it."""
+        # Before the count goes up, so that the first step tests.
         is_due = self._steps % self._every == 0
         self._steps += 1
         if is_due:
@@ -100,6 +101,7 @@ class Probe:
         def numbers(*shape: int) -> Any:
             return torch.full(shape, 0.5, dtype=torch.float32, device=self._device)
 
+        # Made once and written over: to ask for memory would be measured, too.
         left, right, product = (numbers(self._side, self._side) for _ in range(3))
         source, target = numbers(self._floats), numbers(self._floats)
         return {"matmul": lambda: torch.mm(left, right, out=product), "copy": lambda: target.copy_(source)}

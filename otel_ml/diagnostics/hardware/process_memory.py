@@ -76,6 +76,7 @@ def _parsed(numbers: bytes) -> ProcessMemory:
     fields = numbers.split()
     if len(fields) != 7 or not numbers.endswith(b"\n"):  # proc(5); it is another file by now
         raise ValueError(numbers)
+    # The first two of `statm`, in pages: all of the address space, and what of it is in memory.
     return ProcessMemory(int(fields[1]) * _PAGE, int(fields[0]) * _PAGE)
 
 
@@ -96,6 +97,7 @@ def process_memory() -> ProcessMemory | None:
     try:
         return _STATM.read()
     except (OSError, ValueError):
+        # As on macOS, which has no `/proc`.
         return _by_psutil()
 
 

@@ -60,6 +60,7 @@ class RayNodes:
         addresses = self._addresses()
         if not addresses:
             return
+        # Side by side: nodes that do not answer are waited for once, and not one after the other.
         with ThreadPoolExecutor(min(16, len(addresses)), thread_name_prefix="otel_ml_ray") as pool:
             for node, text in pool.map(self._asked, addresses.items()):
                 yield from node_readings(node, text)
@@ -85,6 +86,7 @@ class RayNodes:
             reporter.say(
                 "hardware-lost", f"Ray's node {node} does not answer on {url}: {error}. The others are measured."
             )
+            # Without readings, as of a node that says nothing: the pool's results are one for each address.
             return node, ""
 
 

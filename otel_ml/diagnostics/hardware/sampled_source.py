@@ -72,8 +72,10 @@ class SampledSource:
             return []
         found: list[Reading] = []
         try:
+            # One by one, so what came before the library was lost is kept.
             found.extend(source.read())
         except SourceLostError as error:
+            # Not closed: its library is what has gone.
             self._source, self._is_over = None, True
             reporter.say("hardware-lost", f"{self._kind.of} is measured from now on: {error}. Everything else goes on.")
         return found

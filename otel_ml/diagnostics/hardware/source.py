@@ -62,5 +62,6 @@ class Counters:
     def grown(self, key: Hashable, reading: float) -> float | None:
         """Return the increase; None at the first reading, and where the counter began anew: that is unknown."""
         before = self._newest.get(key)
+        # Also where it went back: the counter goes on from there.
         self._newest[key] = reading
         return None if before is None or reading < before else reading - before

@@ -61,6 +61,7 @@ def _chosen(given: str, among: Sequence[int], uuids: Sequence[str]) -> list[int]
 
 def _place(entry: str, among: Sequence[int], uuids: Sequence[str]) -> int | None:
     if entry.isdigit():
+        # A number counts among what the variable before has left.
         return among[int(entry)] if int(entry) < len(among) else None
     wanted = entry.removeprefix("MIG-").partition("/")[0].lower() if entry.startswith("MIG-GPU-") else entry.lower()
     if not wanted.startswith("gpu-"):

@@ -65,6 +65,7 @@ class BlockRange(NamedTuple):
             6.0
         """
         values = tensor.detach().float()
+        # A tensor without dimensions is a matrix of one element.
         matrix = values.reshape(-1, values.shape[-1] if values.dim() else 1)
         if self.dims == 2:
             return _range(matrix, self.size, self.size)

@@ -125,6 +125,7 @@ def _section(name: str, content: Any, own: frozenset[str], problems: list[str]) 
     if not isinstance(content, Mapping):
         problems.append(f"inspection: {name}: expected layers and features, got {content!r:.80}.")
         return Section(name, None, (), ())
+    # What is wrong is added to `problems`, and reading goes on: one message is to have all of it.
     pattern, types = _layers(name, content.get("layers"), problems)
     rules: list[Rule] = []
     for feature, options in _features(content):
@@ -175,6 +176,7 @@ def _rules(where: str, feature: str, options: Any, own: frozenset[str], problems
     if not isinstance(options, Mapping):
         problems.append(f"{where}: expected stats and tensors, got {options!r:.80}.")
         return []
+    # What stands beside `tensors_struct` holds for each of them, unless one says otherwise.
     shared = {key: value for key, value in options.items() if key not in {"tensors", "tensors_struct"}}
     return [_rule(where, feature, {**shared, **struct}, own, problems) for struct in _structs(where, options, problems)]
 
@@ -187,6 +189,7 @@ def _structs(where: str, options: Mapping[str, Any], problems: list[str]) -> Col
         if not isinstance(tensors, str) and not _is_list(tensors):
             problems.append(f"{where}: tensors: expected a list, got {tensors!r:.80}.")
             return []
+        # A plain list is the same as a structure for each, with nothing of its own in it.
         structs = [{"tensor": tensor} for tensor in ([tensors] if isinstance(tensors, str) else tensors)]
     elif not _is_list(structs) or not all(isinstance(struct, Mapping) for struct in structs):
         problems.append(f"{where}: tensors_struct: expected a list of {{tensor: …, stats: …}}, got {structs!r:.80}.")
@@ -231,6 +234,7 @@ def _statistic(where: str, stat: Any, problems: list[str]) -> str:
     """Return the name of a statistic; one with options, `{max_blockwise_dynamic_range: {…}}`, has them in its name."""
     if not isinstance(stat, Mapping):
         return str(stat)
+    # A mapping with several keys names no statistic: it is shown whole in the problem.
     ((name, options),) = stat.items() if len(stat) == 1 else (("", stat),)
     given = dict(options) if isinstance(options, Mapping) else {}
     size, dims = given.pop("block_size", 32), given.pop("dims", 1)
@@ -256,6 +260,7 @@ def _schedule(where: str, options: Mapping[str, Any], problems: list[str]) -> Sc
     listed = options.get("start_end_list")
     start, end = options.get("start_step"), options.get("end_step")
     ranges: tuple[tuple[Any, Any], ...] = ()
+    # `start_end_list` wins over `start_step` and `end_step`.
     if listed is None:
         if start is not None or end is not None:
             ranges = ((start or 0, _end(end)),)

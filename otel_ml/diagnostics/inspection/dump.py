@@ -38,6 +38,7 @@ class Dump:
     def save(self, layer: str, tensor: str, step: int, copies: list[tuple[Any, Any]]) -> None:
         """Save what the micro-batches of a step showed."""
         for index, (host, arrived) in enumerate(copies):
+            # A layer's name is one folder; names of torch's modules have points between their parts.
             path = self.folder / layer.replace("/", "_") / f"{tensor}-{step:06d}-{index}.pt"
             try:
                 self._waiting.put_nowait((path, host, arrived))
@@ -67,6 +68,7 @@ class Dump:
                 wait_for(arrived)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 torch.save(host, path)
+            # `torch.save()` raises a RuntimeError where it cannot write, and so does a device in error.
             except (OSError, RuntimeError) as error:
                 said = f"{path}, and maybe more, cannot be written: {error}. Training goes on without it."
                 reporter.say("inspection-log", said, f"{self.folder}: {type(error).__name__}")

@@ -54,6 +54,7 @@ def fp8_job_for(recipe: str, format: str) -> Job | None:  # noqa: A002
     """Return what a kernel does to find the same as `fp8_state_of`; None of a recipe that needs earlier steps."""
     if recipe == "fp8_delayed_scaling":
         return None
+    # 0 where the recipe has one scale for the whole tensor.
     width = _BLOCKS.get(recipe, 0)
     return Job("round_blocks" if width else "round_whole", FORMATS[format], *_SHAPES[format], width)
 
@@ -101,6 +102,7 @@ class Fp8State:
 
     def values(self, prefix: str, stats: tuple[str, ...]) -> Iterator[tuple[str, Value]]:
         """Yield those of `stats` that begin with `prefix` and go on with one of ours."""
+        # A mean of shares, weighted by elements, is the share of all elements.
         mean = ("mean",)
         found = {
             "underflows%": (100.0 * self.underflows / self.count, self.count, mean),
@@ -133,6 +135,7 @@ def fp8_state_of(tensor: Any, *, format: str, recipe: str, delayed: DelayedScale
     scaled = values * scale
     type_ = torch.float8_e4m3fn if format == "e4m3" else torch.float8_e5m2
     rounded = scaled.clamp(-largest, largest).to(type_).float()
+    # One for the tensor, or one an element where blocks have scales: extremes are the same.
     inverse = (1.0 / scale).flatten()
     return Fp8State(
         count=values.numel(),

@@ -178,6 +178,7 @@ def _keeps_input(layer: Any, given: Any) -> bool:
         or not torch.is_grad_enabled()
     ):
         return False
+    # A linear layer keeps its input for the gradient of its weight; the others for that of the input.
     if not (layer.weight.requires_grad if type(layer) is torch.nn.Linear else given.requires_grad):
         return False
     return not getattr(layer, "inplace", False) and not torch.is_autocast_enabled() and not _holds_something_else()

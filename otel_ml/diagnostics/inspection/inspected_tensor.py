@@ -128,6 +128,7 @@ class InspectedTensor:
         for prefix, state in self._fp8.items():
             yield from state.values(prefix, self.rule.stats)
         yield from self._users
+        # Behind the values: this step's maximum is for the scales of later ones.
         if self._amax is not None:
             self._delayed.add(self._amax)
         self._forget_values()
@@ -142,6 +143,7 @@ class InspectedTensor:
         """The name of a statistic that kernels find, and how ranks reduce it."""
         import torch
 
+        # Numbers that stand for any: only names and reductions are taken from what is made of them.
         zero = torch.zeros((), device="cpu")
         plain = TensorState(1, *(zero,) * 7).values(self.rule.stats, copies=1, parts=1)
         rounded = (Fp8State(1, *(zero,) * 5).values(prefix, self.rule.stats) for prefix in self.jobs_by_prefix)
@@ -195,6 +197,7 @@ class InspectedTensor:
             return
         before = self._fp8.get(prefix)
         self._fp8[prefix] = seen if before is None else before.merged(seen)
+        # Kept beside, as the history has one maximum a step, of all its micro-batches.
         if recipe == "fp8_delayed_scaling":
             amax = tensor.detach().float().abs().max()
             self._amax = amax if self._amax is None else self._amax.maximum(amax)

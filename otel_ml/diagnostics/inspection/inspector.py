@@ -122,10 +122,12 @@ class Inspector:
                 self._look_at_weights(self._due(places, index))
             self._record_found(due, index, step)
             for place in due:
+                # All that is shown of it is in what `_record_found` has asked for.
                 if self._watched[place].is_of_kernels:
                     self._watched[place].forget()
                 else:
                     self._record(self._watched[place], index, step)
+        # A program that sets no steps is counted on from the last one that it had.
         self._counted = index + 1
         if self._is_due(index + 1):
             self._listen()
@@ -160,6 +162,7 @@ class Inspector:
         for handle in (*self._handles, *self._layer_handles):
             handle.remove()
         self._handles, self._layer_handles, self._by_pass = [], [], []
+        # With none of them no later `step()` looks at anything.
         self._schedules_of_all.clear()
         if self._log is not None:
             self._log.close()
@@ -194,6 +197,7 @@ class Inspector:
                         f"inspection: layer {name!r} is in {taken[name]!r} and in {section.name!r}. A layer belongs to "
                         "one section."
                     )
+                # The first section keeps it, so that each further one is a problem.
                 taken.setdefault(name, section.name)
         if problems:
             raise ConfigError(*problems)

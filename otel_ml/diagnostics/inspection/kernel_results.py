@@ -93,6 +93,7 @@ class Findings(Deferred):
         for owners, name, value in self._values():
             for owner, shown, item in zip(owners, value.shown.tolist(), _items(value), strict=True):
                 watched = self._held[owner].watched
+                # None where this process has too many series: the text log has the value all the same.
                 known = self._series_of(watched, name, value.reduce)
                 if known is not None:
                     found += (known, step, item, time_ns)

@@ -65,6 +65,7 @@ class KernelsOrOperations:
             return
         for each in watched:
             each.is_sighted = bool(each.jobs)
+        # One whose tensor was written over once is looked at at the call from then on.
         waits = stays and all(each.may_wait for each in watched)
         self._tell(self._here(given).see(given, jobs, owners, stays=waits, is_kept=is_kept))
         for each in watched:

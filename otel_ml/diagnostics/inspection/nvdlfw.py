@@ -37,4 +37,5 @@ class InspectLogger:
         # By what the tool's names end in; other statistics are averaged.
         reduce = last if last in {"min", "max"} else "max" if last in {"amax", "range"} else "mean"
         measure = Measure(f"inspect/{name.replace('%', '_percent')}", "1", (reduce,), "Statistic of nvdlfw-inspect.")
+        # At the tool's own iteration, which need not be the step that is current here.
         measure.record(value, step=iteration)

@@ -33,6 +33,7 @@ class TextLog:
         self._lines: queue.Queue[tuple[float, str, int, Any, Any] | None] = queue.Queue(_QUEUED)
         self._thread = threading.Thread(target=self._write, name="otel_ml-inspection", daemon=True)
         self._thread.start()
+        # The thread is a daemon: without this the end of the process would cut it off.
         atexit.register(self.close)
 
     def line(self, name: str, step: int, value: Any) -> None:

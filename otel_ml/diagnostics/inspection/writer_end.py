@@ -16,6 +16,7 @@ def ended(thread: threading.Thread, waiting: queue.Queue[Any], timeout: float) -
     deadline = time.monotonic() + timeout
     if thread.is_alive():
         with suppress(queue.Full):  # a disk that hangs
+            # The queue has a bound, and may be full of what the thread has still to write.
             waiting.put(None, timeout=timeout)
         thread.join(max(0.0, deadline - time.monotonic()))
     return not thread.is_alive()

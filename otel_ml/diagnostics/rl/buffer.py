@@ -22,6 +22,7 @@ def buffer_state(*, size: int, capacity: int | None = None, queued: int | None =
         queued: requests that wait for it.
     """
     measure("rl/buffer/size").record(size)
+    # A buffer without a bound has no part of it in use.
     if capacity:
         measure("rl/buffer/utilisation").record(size / capacity)
     if queued is not None:
@@ -52,6 +53,7 @@ def buffer_read(samples: int, *, clock: Callable[[], float] = time.perf_counter)
     """Time a read of so many samples, from asking to having them."""
     began = clock()
     yield
+    # A read that raises has brought nothing, and is not timed.
     seconds = clock() - began
     measure("rl/buffer/retrieval_latency").record(seconds)
     _rate("rl/buffer/read_throughput", samples, seconds)

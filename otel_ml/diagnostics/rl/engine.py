@@ -65,6 +65,7 @@ def kv_cache(
     part = utilisation if utilization is None else utilization  # the former spelling
     if part is not None:
         measure("rl/engine/kv_cache_utilisation").record(part, attributes=attributes)
+    # Weighted by look-ups, so that the rates of replicas pool to that of all look-ups.
     if misses is not None and lookups:
         measure("rl/engine/kv_cache_miss_rate").record(misses / lookups, weight=lookups, attributes=attributes)
 

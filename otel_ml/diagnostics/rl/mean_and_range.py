@@ -27,6 +27,7 @@ def extent_of(values: Any, mask: Any = None) -> Extent | None:
     if hasattr(values, "detach"):
         found = extent_of_small(values) if mask is None else None
         return _of_tensor(values.detach(), mask) if found is None else found
+    # Once: an iterator would be empty for the second look.
     numbers = list(_flat(values))
     if mask is not None:
         numbers = [number for number, counts in zip(numbers, _flat(mask), strict=True) if counts]

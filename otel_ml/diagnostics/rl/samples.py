@@ -62,6 +62,7 @@ def _by_producer(numbers: Any, contexts: list[Any]) -> None:
     reward = measure("rl/sample/reward")
     for role, rank in sorted(set(who.values())):
         mine = [place for place, text in enumerate(of_sample) if who.get(text) == (role, rank)]
+        # So that the published name ends in `generator/3`, by which `otel-ml why` knows its producer.
         reward.record(_chosen(numbers, mine), attributes={role: str(rank)})
 
 
@@ -147,6 +148,7 @@ def groups(rewards: Any) -> None:
     deviations, uniform = [], []
     for group in (one_a_sample(group) for group in rewards):
         if len(group):
+            # The population's deviation: a group is all there is, and not a sample of one.
             mean = sum(group) / len(group)
             deviations.append((sum((reward - mean) ** 2 for reward in group) / len(group)) ** 0.5)
             uniform.append(float(min(group) == max(group)))

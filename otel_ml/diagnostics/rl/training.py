@@ -140,6 +140,7 @@ def policy_staleness(versions: Any, *, current: int | None = None, replica: str 
         # A context without a version, or none of ours, tells no age; numbers beside contexts are left out, too.
         versions = [version for version in known if version is not None]
     now = scope_steps().current("policy_version").index if current is None else current
+    # Neither said nor known: an age cannot be told without it.
     if now is None:
         reporter.say(
             "no-policy-version",
@@ -152,4 +153,5 @@ def policy_staleness(versions: Any, *, current: int | None = None, replica: str 
     if len(behind):
         measure("rl/train/staleness").record(behind)
         if replica:
+            # Beside that of all, and not instead: ranks without the name of a replica count, too.
             measure("rl/train/staleness").record(behind, attributes={"replica": replica})

@@ -29,6 +29,7 @@ class Block:
         import torch
 
         self.words: Any = words
+        # Addresses and sizes are sent to the device in such blocks, and results come back in them.
         self.numbers: Any = words.view(torch.float64)
         self.address: Any = words.data_ptr()
         self.event: Any = event
@@ -230,6 +231,7 @@ def arrival_of(found: Any, blocks: Blocks, others: tuple[Block, ...] = ()) -> Co
     n = found.numel()
     block = blocks.take(n)
     block.numbers[:n].copy_(found.view(-1), non_blocking=True)
+    # Behind the copy on the same stream: once it has come, so has the copy.
     block.event.record(torch.cuda.current_stream(found.device))
     coming = _Pinned(block, found.device.index, n, blocks, others)
     blocks.expect(coming)

@@ -136,6 +136,7 @@ def are_compiled(device: Any, recipes: Recipes) -> bool:
     missing = [recipe for recipe in recipes if (device.index, recipe[0]) not in _compiled]
     unknown = [recipe for recipe in missing if (device.index, recipe[0]) not in _begun | _missing]
     if unknown:
+        # Before the thread starts: the next step may ask again at once.
         _begun.update((device.index, name) for name, _ in unknown)
         threading.Thread(target=_compile_meanwhile, args=(device, unknown), name="otel_ml_compile").start()
     return not missing
@@ -143,6 +144,7 @@ def are_compiled(device: Any, recipes: Recipes) -> bool:
 
 def _compile_meanwhile(device: Any, recipes: Recipes) -> None:
     for recipe in recipes:
+        # Between two kernels: who ends meanwhile waits for one, and not for all.
         if threading.main_thread().is_alive():
             compile_now(device, [recipe])
 

@@ -49,6 +49,7 @@ def one_by_one(tensors: list[Any]) -> Any:
 
     with torch.no_grad():
         sizes = _on_device([tensor.numel() for tensor in tensors], tensors[0])
+        # One dtype for all, as they are stacked.
         norms = torch.stack([_norm(tensor).to(sizes.dtype) for tensor in tensors])
         nonzero = torch.stack([torch.count_nonzero(tensor) for tensor in tensors])
         largest = torch.stack([_largest(tensor).to(sizes.dtype) for tensor in tensors])

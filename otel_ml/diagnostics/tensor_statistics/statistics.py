@@ -73,12 +73,14 @@ class TensorStatistics:
             found, used = self._found(tensors, seen or layout_of(tensors), device) if tensors else (None, [])
             if others:
                 rest = one_by_one([*others])
+                # As columns behind the others: rows are statistics, and both have as many.
                 found = rest if found is None else torch.cat([found.view(ROWS, -1), rest], dim=1)
             return arrival_of(found, self._blocks, tuple(used))
 
     def _found(self, tensors: list[Any], seen: tuple[Layout, bytes] | None, device: Any) -> tuple[Any, list[Block]]:
         tables = None if seen is None else self._tables_of(seen[0], device)
         if tables is None or seen is None:
+            # Also while another thread compiles the kernels.
             return by_foreach(tensors), []
         block = tables.send(seen[1], self._blocks)
         return found_by_kernels(tables), [] if block is None else [block]
@@ -149,6 +151,7 @@ def _look(kind: int, device: Any) -> Recipe:
     constants = {
         "ITEM": item,
         "WIDE": tl.float64 if element is torch.float64 else tl.float32,
+        # Each thread loads 16 bytes, which are 8 elements of bfloat16 and 2 of float64.
         "COLUMNS": _THREADS * _BYTES // item,
         "LOADS": _LOADS,
         "CHUNK": CHUNK,

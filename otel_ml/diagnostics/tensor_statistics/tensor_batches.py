@@ -115,6 +115,7 @@ class TensorBatches:
         """Look at all that waits; return the owners of what was changed meanwhile, and is lost."""
         import torch
 
+        # First: what a launch that fails was to look at is not tried again with tensors that are changed by then.
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         if not waiting:
             return []
@@ -168,6 +169,7 @@ class TensorBatches:
     def _table(self, groups: list[_Group], rows: list[dict[Job, int]]) -> array[int]:
         """Return the rows of the table for all groups; say in `rows` which they are."""
         table = array("q")
+        # Place → first row of what the programs of its summary write, and how many those are.
         extremes: dict[int, tuple[int, int]] = {}
         row, partial = self._rows, self._partials
         for group in groups:
@@ -191,6 +193,7 @@ class TensorBatches:
             if self._block is None:
                 self._begin()
             return
+        # With what is there already: the next step is likely to need as much at once.
         wanted = (self._rows + rows, self._partials + partials)
         if self._rows:
             self._close()

@@ -131,6 +131,7 @@ def _is_dense(tensor: Any) -> bool:
     expected = 1
     # From the innermost dimension out: each stride is the product of the sizes inside of it.
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        # The stride of a dimension of one element is never stepped by, and may be anything.
         if size != 1 and stride != expected:
             return False
         expected *= size
@@ -222,6 +223,7 @@ class Tables:
         target = self._device if self._sent is None else self.addresses
         block = blocks.take(len(target))
         if self._sent is None:
+            # The first time all tables go, addresses among them as zeros, which the next line writes over.
             block.words[: len(target)].copy_(self._host)
         ctypes.memmove(block.address, addresses, len(addresses))
         target.copy_(block.words[: len(target)], non_blocking=True)

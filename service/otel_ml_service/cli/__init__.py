@@ -129,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = cli.main(arguments, prog_name="otel-ml", standalone_mode=False)
         sys.stdout.flush()  # here, and not as the interpreter ends, where nobody can catch what it raises
     except click.ClickException as error:
+        # Click's own form: where it is wrong usage, how the command is used stands before it.
         error.show()
         if "unexpected extra argument" in error.message:
             click.echo("A name with spaces is written in quotes: 'my run'.", err=True)
@@ -156,6 +157,7 @@ def _reader_has_left(arguments: Sequence[str]) -> int:
     """Return the status of a command that was left alone; what Python flushes at exit must not fail again."""
     # Python flushes standard output once more as it ends, and would complain about the pipe again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    # The first word is the command: the group has no option that takes a value.
     command = next((one for one in arguments if not one.startswith("-")), "")
     return 0 if command in _READS else 1
 

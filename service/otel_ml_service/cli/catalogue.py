@@ -74,6 +74,7 @@ class Catalogue:
     def _quoted(self, said: str) -> tuple[Section, ...]:
         """Return the sections that the text names itself, each once."""
         words = (word for command in _COMMAND.findall(said) for word in command.split())
+        # A message with several slugs may name one twice.
         names = dict.fromkeys(_FORMER.get(word, word) for word in words)
         return tuple(self.sections[name] for name in names if name in self.sections)
 

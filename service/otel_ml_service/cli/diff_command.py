@@ -144,6 +144,7 @@ def _unlike(a: str, b: str, most: int) -> tuple[str, str]:
     alike = next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
     # The first character that differs comes to stand a little behind the middle of what is shown.
     begin = max(alike - most // 2 - 2, 0)
+    # Both from one place, so that what is above and below each other are the same characters.
     return _part(a, begin, most), _part(b, begin, most)
 
 

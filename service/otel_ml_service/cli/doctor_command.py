@@ -46,6 +46,8 @@ def command(base: Path, service: str | None, as_json: bool) -> None:
         ("ports", port_checks()),
         ("telemetry", endpoint_checks(service)),
     ):
+        # All of a subject before the first is printed: a check of a network takes seconds, and its lines stand
+        # together.
         found = list(checks)
         wrong += sum(check.state == "wrong" for check in found)
         _print(output, title, found, as_json)

@@ -36,6 +36,7 @@ def command(only_set: bool, as_json: bool, as_markdown: bool) -> None:
     output = screen()
     settings = [variable.read() for variable in _ours()]
     standard = [variable.read() for variable in worker.STANDARD]
+    # Problems are told of these alone, too: a variable that is not set has none.
     if only_set:
         settings, standard = _set(settings), _set(standard)
     if as_json:
@@ -92,6 +93,7 @@ def _print(output: Screen, settings: Sequence[Setting[object]]) -> None:
 
 def _value(setting: Setting[object]) -> str:
     variable = setting.variable
+    # Some defaults depend on the host, or on other settings: their text says how they are found.
     if setting.source == "default" and variable.shown_default is not None:
         return variable.shown_default.replace("`", "")
     if setting.value in _NOTHING or setting.value == {}:

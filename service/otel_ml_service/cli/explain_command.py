@@ -47,6 +47,7 @@ def command(what: Sequence[str], as_json: bool) -> None:
     listed.
     """
     output = screen()
+    # Words, since who copies a message need not quote it.
     said = " ".join(what)
     found = catalogue().find(said) if what else tuple(catalogue().sections.values())
     if not found:
@@ -101,6 +102,7 @@ def _print(output: Screen, section: Section) -> None:
 def _shown(paragraph: str) -> Text:
     """Return a paragraph of Markdown for a terminal: its label bold, code in a color, links without their target."""
     text = " ".join(_LINK.sub(r"\g<text>", paragraph).split())
+    # `**Means:** …`: each paragraph of the page begins so.
     label = re.match(r"\*\*(?P<text>[^*]+)\*\* ", text)
     shown = Text(f"{label['text']} {text[label.end() :]}" if label else text)
     if label:

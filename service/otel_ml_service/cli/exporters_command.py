@@ -39,6 +39,7 @@ def _state(name: str) -> tuple[str, str]:
     """Return (installed or the line to type, guarantee)."""
     package = BUILT_IN[name].package if name in BUILT_IN else None
     try:
+        # The class is loaded, and with it a plug-in's own code; the library of a backend is not.
         promise = guarantee(exporter_class(name))
     except MissingDependencyError as error:
         return f"pip install 'otel-ml[{error.extra}]'", ""
@@ -57,6 +58,7 @@ def guarantee(exporter: type[Exporter]) -> str:
     for docstring in (exporter.__doc__, module.__doc__):
         match = _GUARANTEE.search(docstring or "")
         if match:
+            # `exactly once, after a kill too: a torn last line …` → `Exactly once, after a kill too`.
             first = " ".join(match[1].split()).partition(". ")[0].partition(":")[0].rstrip(".")
             return first[:1].upper() + first[1:]
     return ""

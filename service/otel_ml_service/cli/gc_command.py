@@ -59,6 +59,7 @@ def command(
     counts, and is never removed; one that is not finished, or not in all of its backends, only with --undelivered.
     What is in MLflow, in W&B or on another machine stays.
     """
+    # Before anything is looked for: of a folder that is not there nothing could be removed, and that would be said.
     refuse_misspelled(base)
     limit = _limit() if keep is None and older_than is None else None
     output = screen(beside_json=as_json)
@@ -159,6 +160,7 @@ def _print_table(output: Screen, runs: Sequence[RunFolder], sizes: Mapping[Path,
 
 def _is_ours(run: RunFolder, base: Path) -> bool:
     """Whether a service has made the folder, below `base` itself: a link leads to what others look after."""
+    # `--dir` itself may be a link.
     is_linked = run.path.is_symlink() or (run.path.parent.is_symlink() and run.path.parent != base)
     return not is_linked and (run.path / "state").is_dir()
 
@@ -171,6 +173,7 @@ def _remove(
     with output.working() as now:
         for run in runs:
             now(f"removing {run.id}")
+            # It looks once more whether a service has the run open: the question may have stood for hours.
             problem = remove_run(run, unfinished=unfinished)
             if problem:
                 failed += 1

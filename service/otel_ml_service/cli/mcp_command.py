@@ -64,6 +64,7 @@ def server(base: Path) -> MCPServer[None]:
     found: MCPServer[None] = MCPServer(
         "otel-ml", version=own_version(), instructions=_INSTRUCTIONS, log_level="WARNING"
     )
+    # Hints by which an agent may call the tools without asking.
     reads = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     for tool in (tools.runs, tools.series, tools.why, tools.diff, tools.spans):
         found.add_tool(_answering(tool), annotations=reads)

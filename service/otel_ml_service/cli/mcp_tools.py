@@ -45,6 +45,7 @@ class RunTools:
         read = history_of(find(run, self._base), names)
         if not names:
             return [metric_json(key.axis, key.name, dict(sorted(found.items()))) for key, found in read.series.items()]
+        # By series: two globs may fit one.
         chosen = {key: found for name in names for key, found in read.matching(name)}
         return [_values(key.axis, key.name, found, first, last, most) for key, found in chosen.items()]
 

@@ -40,6 +40,7 @@ def command(name: str, out: Path | None, as_json: bool) -> None:
         raise click.BadParameter(f"there is an exporter {name!r} here: choose another name.", param_hint="NAME")
     words = _words(name)
     folder = out or Path(words["@project@"])
+    # An empty folder may have been made for this.
     if folder.exists() and any(folder.iterdir()):
         raise click.BadParameter(f"{str(folder)!r} is not empty: choose another folder with --out.", param_hint="--out")
     for path, text in _files(files("otel_ml_service.cli") / "new_exporter", Path(), words):

@@ -138,12 +138,14 @@ def command(run: str, base: Path, viewer_name: str | None, port: int, no_browser
         _show("wandb", wandb_page(folder), folder, as_json=as_json, in_browser=not no_browser)
         return
     viewer = _chosen(folder, viewer_name)
+    # Before the viewer is started, which imports for seconds until it finds out that its port is taken.
     port = _usable(port)
     with put_away_when_terminated(), _started(viewer, port) as started:
         _wait_until_it_answers(started, viewer, port)
         url = viewer.page(f"http://127.0.0.1:{port}/")
         screen().note(f"{viewer.name} shows {folder.experiment}/{folder.name}. Ctrl-C ends it.")
         _show(viewer.name, url, folder, as_json=as_json, in_browser=not no_browser)
+        # Until Ctrl-C, or until the viewer ends by itself.
         started.process.wait()
 
 
@@ -186,6 +188,7 @@ def _started(viewer: Viewer, port: int) -> Iterator[_Started]:
     try:
         yield _Started(process, _LastLines(process.stderr))
     finally:
+        # Also where the browser could not be opened: a viewer that nobody ends would keep its port.
         process.terminate()
         process.wait()
 
@@ -255,6 +258,7 @@ def _chosen(run: RunFolder, name: str | None) -> Viewer:
     with_data = [viewer for viewer in known.values() if viewer.data.exists() and name in {None, viewer.name}]
     if not with_data:
         raise ViewerError(_nowhere(run, name))
+    # The first that can show it: a run may have been written for both where one is installed.
     for viewer in with_data:
         if installed_version(viewer.name) is not None:
             return viewer

@@ -55,6 +55,7 @@ def plot(
     if not finite:
         return ["no finite value to draw"]
     low, high = min(y for _, y in finite), max(y for _, y in finite)
+    # Of all steps, also those of gaps: the curve does not move where a value becomes finite.
     left, right = min(x for x, _ in shown), max(x for x, _ in shown)
     drawable = [y for y, (_, scaled) in zip(values, shown, strict=True) if math.isfinite(scaled)]
     labels = _labels(min(drawable), max(drawable), height, log)

@@ -92,6 +92,7 @@ def command(runs: tuple[str, ...], base: Path, everywhere: bool, dry_run: bool, 
     if dry_run:
         _tell_unfinished(chosen, tell)
         return
+    # All of them, though one is not done: each has its own time.
     codes = [_deliver(run, timeout, output, tell) for run in chosen]
     # Runs whose processes still live are not counted: these send what is left themselves.
     if waiting or unreadable or any(run.sent_to for run in elsewhere) or LEFT in codes:
@@ -135,6 +136,8 @@ def _meant(runs: tuple[str, ...], found: Sequence[Unfinished], base: Path) -> li
     """
     meant: list[Unfinished] = []
     for text in runs:
+        # First among those that are not finished: a run without a folder, of which only spools are left, is found in no
+        # other way.
         matching = [run for run in found if run.is_meant_by(text)]
         if not matching:
             named = find(text, base)
@@ -212,6 +215,7 @@ def _destination(run: Unfinished) -> str:
     """Return where spools go that were, or may have been, on their way to another place."""
     config = Config.from_env()
     is_sent = _is_to_be_sent(run, config)
+    # Where its processes sent to, but for the place to which it goes now.
     others = sorted(set(run.sent_to.values()) - ({config.endpoint.shown} if is_sent else set()))
     if others and is_sent:
         return f". Its processes sent to {', '.join(others)}; what they left goes to {_where(config.endpoint)} instead"
@@ -280,6 +284,7 @@ def _sent(run: Unfinished, endpoint: Endpoint, timeout: float, output: Screen) -
 
     where = _where(endpoint)
     output.note(f"{run.id}: sending to {where}, for at most {seconds(timeout)}")
+    # What it says on the way decides whether something was lost: `LOSSES` are the slugs of that.
     sent = send(run, endpoint, timeout, say)
     about = Outcome(run, "delivered", endpoint, sent.spools, notices=tuple(notices))
     if not sent.is_done:

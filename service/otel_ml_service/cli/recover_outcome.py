@@ -95,6 +95,7 @@ class Waits:
         behind = {name: found for name, found in exporters.items() if found["pending"]}
         for name, found in behind.items():
             self._wait_for(name, found["problem"] or "")
+        # Every exporter has what is decided, and something is not decided yet.
         if not behind and account.get("pending"):
             self._wait_for("its last steps", "")
 

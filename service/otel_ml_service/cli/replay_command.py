@@ -100,6 +100,7 @@ def command(
     """
     output = screen(beside_json=as_json)
     makers, left_out = exporter_makers(ServiceConfig.load(exporters=exporters, file=file).exporters)
+    # All exporters that are named are wanted: with one of them missing nothing is written.
     if left_out.problems:
         raise ConfigError(*left_out.problems)
     runs = _runs_of(source, base, ExtraReductions(rules), output)
@@ -116,12 +117,14 @@ def command(
 
 
 def _moved(run: _Run, base: Path, experiment: str) -> _Run:
+    # Beside the run's own folder: files of exporters go below the other experiment.
     folder = run_folder(base.absolute(), experiment, run.info.id)
     return replace(run, info=replace(run.info, experiment=experiment, dir=folder))
 
 
 def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) -> list[_Run]:
     path = Path(source)
+    # Before it is looked for as a run: a file of a Collector has no folder of a run around it.
     if is_recording(path):
         return [_recorded_run(run, base) for run in _recording(path, extra, output)]
     if extra:
@@ -198,6 +201,7 @@ def _percent_of(path: Path, now: Callable[[str], None]) -> Callable[[int], None]
 def _recorded_run(run: RecordedRun, base: Path) -> _Run:
     experiment = run.facts.experiment_name or "default"
     steps = (record.time for record in run.records if isinstance(record, StepRecord))
+    # The time of the first step; of a recording without steps, that of what it begins with.
     started_at = min(steps, default=run.facts.started_at)
     info = RunInfo(
         id=run.id,

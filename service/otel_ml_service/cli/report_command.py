@@ -70,6 +70,7 @@ def command(runs: Sequence[str], base: Path, out: Path | None, attach: bool, tim
         ) from error
     count = len(whole)
     output.note(f"{size(count)}; open it in any browser")
+    # Behind the file, which is what is attached.
     attached = {folder: _attach(folder, file, timeout, output) for folder in folders if attach}
     if as_json:
         rows = [_described(folder, attached.get(folder, ())) for folder in folders]

@@ -121,6 +121,8 @@ class RunBoard:
         if exposed:
             return _shares(exposed, sum(exposed.values()))
         means = {name.removesuffix(_MEAN): value for name, value in last.items() if name.endswith(_MEAN)}
+        # A timer that is reduced by `max` first has its mean below `/mean`; one with a single reduction has the plain
+        # name.
         found = means if _STEP in means else last
         timers = _below(_PHASE, {name: found[name] for name in interesting(found) if name != _STEP})
         return _shares(timers, found.get(_STEP, 0.0))

@@ -43,11 +43,13 @@ def command(base: Path, limit: int, as_json: bool) -> None:
             raise RunNotFoundError(no_run_in(base))
         output.note(no_run_in(base))
         return
+    # Only those that are shown: each is read for it.
     rows = [described(run) for run in runs[:limit]]
     if as_json:
         for row in rows:
             click.echo(json.dumps(row))
         return
+    # Of all runs, also of those that are not listed: a beginning has to name one of them.
     ids = sorted({run.id for run in runs})
     output.table(
         ["name", "experiment", "status", "steps", "written", "size", "id"],

@@ -115,6 +115,7 @@ class Screen:
         if not self.is_terminal:
             self._plain_table(columns, cells, right)
             return
+        # Only where each row is to be one line: other tables may fold their cells.
         if shortened is not None:
             columns, cells = _fitted(columns, cells, self.out.width, shortened, optional)
         table = Table(box=None, header_style="bold", pad_edge=False)

@@ -17,6 +17,7 @@ Json = Any
 def metric_json(axis: str, name: str, found: Mapping[int, float]) -> dict[str, Json]:
     """Return what a series has: how many steps, its last value, and the bounds of those that are finite."""
     values = list(found.values())
+    # The smallest of values among which is NaN would depend on their order.
     finite = [value for value in values if math.isfinite(value)]
     bounds = {"min": min(finite), "max": max(finite)} if finite else {}
     last = json_value(values[-1])

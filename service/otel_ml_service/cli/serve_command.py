@@ -73,6 +73,7 @@ def command(
         raise click.UsageError("--embedded and --rendezvous FOLDER belong together; leave both out to serve many runs.")
     # First of all: a program that waits for all of its children would wait for its service, too.
     starter = 0 if rendezvous is None else leave_starter(Rendezvous(rendezvous))
+    # Behind `leave_starter`, which may have another process go on as the service.
     handler = OutputLog(sys.stderr)
     handler.setFormatter(LogLines())
     logging.basicConfig(level=_LEVELS[LOG_LEVEL.read().value], handlers=[handler])
@@ -124,6 +125,7 @@ def job_settings(endpoint: str, *, demands_a_token: bool) -> list[str]:
     """Return the lines that a job's shell needs to send to `endpoint`, the base URL on which the service listens."""
     scheme, _, address = endpoint.partition("://")
     host, _, port = address.rpartition(":")
+    # An address to listen on, and none to send to.
     on_all = host in {"0.0.0.0", "[::]"}
     lines = [f"  export OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://HOST:{port}  # HOST: a name of this host"]
     if not on_all:

@@ -28,6 +28,7 @@ def write(names: Sequence[str], folder: Path, as_json: bool) -> None:
     Raises:
         click.BadParameter: one of them is there.
     """
+    # All are looked at before the first is written: half a set helps nobody.
     taken = [name for name in names if (folder / name).exists()]
     if taken:
         raise click.BadParameter(f"{str(folder / taken[0])!r} is there: choose another folder.", param_hint="FOLDER")

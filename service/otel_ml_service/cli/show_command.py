@@ -66,6 +66,7 @@ def command(
     """Show what a run recorded: everything in a table, or METRICs (globs too) as plots."""
     output = screen()
     folder = find(run, base)
+    # Filled while the history is read: that keeps no tables.
     tables: dict[str, Table] = {}
     read = history_of(folder, metrics, partial(_note_findings, tables))
     chosen = _chosen(read, metrics, folder, parts=not (as_csv or as_json)) if metrics else list(read.matching("*"))
@@ -111,6 +112,7 @@ def _print_time(output: Screen, run: str, account: Sequence[Share], tables: Iter
         output.line()
         output.line("found", style="bold")
         for line in lines:
+            # Lines that belong to a finding are indented below it, and stay so where they go on.
             begin = line[: len(line) - len(line.lstrip())]
             output.hanging(begin, line.lstrip())
 
@@ -225,6 +227,7 @@ def _delivery(one: Delivery) -> str:
 def _print_series(output: Screen, chosen: Chosen) -> None:
     columns = ["metric", "axis", "steps", "last", "min", "max"]
     rows = [_row(*entry) for entry in chosen]
+    # What the other columns leave, in bounds: the curve is made for a width, and cannot be cut later.
     width = max(min(output.width_beside(columns, rows), _CURVE), _SHORTEST_CURVE)
     curves = [spark(list(series.values()), width) for _, series in chosen]
     output.table(

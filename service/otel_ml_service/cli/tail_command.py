@@ -50,6 +50,7 @@ def command(run: str, metrics: Sequence[str], base: Path, lines: int, no_follow:
         for line in seen[max(len(seen) - lines, 0) :]:
             print_line(line)
 
+    # A run without the exporter `jsonl` has its records in `run.db`, which can be read once it is over.
     print_last(follower.new_records() if is_there(folder.jsonl) else records(folder))
     goes_on = True
     while goes_on:
@@ -80,6 +81,7 @@ def _line(record: Record, metrics: Sequence[str]) -> str | None:
         return _step_line(record, metrics)
     if isinstance(record, RunStatus):
         return f"status {record.status}"
+    # Whoever chooses metrics wants steps of these, and of the other records the status alone.
     if isinstance(record, Summary) and not metrics:
         return f"summary  {_values(shown)}" if (shown := _of_the_program(record.values)) else None
     if isinstance(record, Text) and not metrics:

@@ -29,4 +29,5 @@ def put_away_when_terminated() -> Iterator[None]:
 
 
 def _end(number: int, frame: object) -> NoReturn:
+    # An exception, so that `finally` blocks run.
     raise SystemExit(exit_status(-number))

@@ -140,6 +140,7 @@ def finding_lines(table: Table) -> Iterator[str]:
 
 
 def _what(cells: Mapping[str, JsonValue]) -> str:
+    # Tables of services that found ranks alone have `rank` and no `place`.
     place, phase = cells.get("place") or f"rank {cells.get('rank')}", cells.get("phase")
     kind = cells.get("kind")
     if kind == "stage":

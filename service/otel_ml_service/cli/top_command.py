@@ -95,6 +95,7 @@ def _filled(board: RunBoard, new: Sequence[Record]) -> RunBoard:
 
 def _described(run: RunFolder, board: RunBoard) -> dict[str, object]:
     progress = board.progress
+    # None as long as no step has closed.
     newest = progress and progress.newest
     return {
         "id": run.id,
@@ -124,6 +125,7 @@ def _lines(output: Screen, run: RunFolder, boards: Iterator[RunBoard]) -> None:
             board.finding or board.remark,
         ]
         output.line("  ".join(filter(None, parts)))
+        # A pipe is read while the run goes on, and Python keeps what is written to one.
         output.out.file.flush()
 
 

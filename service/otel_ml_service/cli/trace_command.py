@@ -113,6 +113,7 @@ def _require(folder: RunFolder, steps: Steps, found: Found) -> None:
 
 def _name(steps: Steps) -> str:
     axis = "" if steps.axis == DEFAULT_AXIS else f"-{re.sub(r'[^A-Za-z0-9_.]+', '_', steps.axis)}"
+    # Whatever a role or an axis is called, the file stays in the run's folder.
     role = "" if steps.role is None else f"-{re.sub(r'[^A-Za-z0-9_.]+', '_', steps.role)}"
     which = "" if steps.is_all else f"-{steps.first}" + ("" if steps.last == steps.first else f"-{steps.last}")
     return f"trace{role}{axis}{which}.perfetto-trace"

@@ -37,6 +37,7 @@ def command(base: Path, port: int, no_browser: bool, as_json: bool) -> None:
 
     The address is the first line on standard output. It holds a token: who has it can read the runs.
     """
+    # New each time: an address that was shared once is of no use after this program has ended.
     token = secrets.token_urlsafe(32)
     try:
         serving = server(KnownRuns(base), token, port)
@@ -57,6 +58,7 @@ def _opened(address: str | None) -> Iterator[None]:
     # Nobody tells when the browser has read the file, so it stays for as long as the pages are served.
     with tempfile.TemporaryDirectory(prefix="otel-ml-ui-") as folder:
         file = Path(folder) / "open.html"
+        # Before the token is in it.
         file.touch(mode=0o600)
         file.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(address)}">', encoding="utf-8")
         webbrowser.open(file.as_uri())

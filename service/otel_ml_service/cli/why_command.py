@@ -57,6 +57,7 @@ def print_without(run: RunFolder, answer: Answer, without: Removed, *, as_json: 
     # An answer about a run without steps names neither.
     place = Place(answer.role or "trainer", answer.axis or "step")
     spans = (span_of(row) for row in records_and_spans(run) if isinstance(row, dict))
+    # Which ranks are a stage is in the run's own file alone, and is read where it is asked for.
     stages = stages_of(run, place.role) if without.stage is not None else {}
     found = what_if(spans, place, answer.first or 0, answer.last or 0, without, stages)
     if as_json:
@@ -146,6 +147,7 @@ def _print_account(output: Screen, answer: Answer) -> None:
     if not answer.account:
         return
     adds_up = "adds up to the step of the slowest rank" if answer.adds_up else "slowest rank of each; does not add up"
+    # Where phases take turns the account is that of one rank: nothing tells who was waited for.
     if answer.of_rank is not None:
         adds_up = f"of rank {answer.of_rank}, which works longest; no spans show the path"
     output.line()

@@ -43,6 +43,7 @@ class Averaging:
         total: npt.NDArray[np.float32] = values.copy()
         for peer in self._peers:
             total += _floats(peer.recv_bytes())
+        # Divided here, once: the others get the very bytes of rank 0.
         total /= self._world_size
         for peer in self._peers:
             peer.send_bytes(total.tobytes())

@@ -40,6 +40,7 @@ def save_digits(folder: Path) -> None:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise MissingDependencyError("The demo", package="scikit-learn", extra="demo") from error
+    # Their pixels are from 0 to 16.
     images, labels = load_digits(return_X_y=True)
     np.savez(folder / _FILE, images=(images / 16).astype(np.float32), labels=labels.astype(np.int64))
 

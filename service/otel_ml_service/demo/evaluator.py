@@ -44,6 +44,7 @@ def evaluate(folder: Path, settings: Settings) -> None:
                 )
 
             run.summary({"test/accuracy": accuracy, "test/loss": loss})
+            # Before the checkpoint is crossed off: a successor would not evaluate it again.
             otel_ml.flush()
             checkpoint.rename(checkpoint.with_suffix(".done"))
 

@@ -20,6 +20,7 @@ class Network:
     def __init__(self, hidden: int, seed: int) -> None:
         self._shapes = ((64, hidden), (hidden,), (hidden, 10), (10,))
         random = np.random.default_rng(seed)
+        # He et al. 2015, for layers that a ReLU follows: the deviation is √(2 / inputs); biases begin at 0.
         scales = (np.sqrt(2 / 64), 0.0, np.sqrt(2 / hidden), 0.0)
         self.parameters: Floats = np.concatenate(
             [

@@ -97,6 +97,7 @@ class Report:
 def _commands(run: RunFolder, backends: Sequence[str]) -> list[tuple[str, str]]:
     """Return what to type, and what it shows."""
     base = run.path.parent.parent
+    # Without `--dir` the commands look where OTEL_ML_DIR says.
     is_found = base == Path(DIR.read().value).absolute()
     latest = "latest" if is_found else f"latest --dir {shlex.quote(_shown(base))}"
     commands = [
@@ -105,6 +106,7 @@ def _commands(run: RunFolder, backends: Sequence[str]) -> list[tuple[str, str]]:
         (f"otel-ml report {latest}", "the run's page as a file"),
         (f"otel-ml show {latest} loss evaluator/eval/accuracy", "curves, here"),
     ]
+    # What the run was not written to cannot be opened.
     viewers = [viewer for viewer in ("tensorboard", "mlflow") if viewer in backends]
     commands += [(f"otel-ml open {latest} --with {viewer}", "in the browser") for viewer in viewers]
     if "wandb" in backends:

@@ -53,6 +53,7 @@ def run_demo(base: Path, wanted: Sequence[str] | None, steps: int) -> bool:
     console.print(f"[bold]otel_ml demo[/]: {RANKS} trainers and an evaluator on 1,797 handwritten digits")
     with _progress_bar(console, run, steps) as (move, say):
         launch(Launch(run, backends, steps, on_progress=move, on_event=say))
+    # Read once, for the findings and for the comparison of each backend.
     recorded = list(records(run))
     found = findings(recorded)
     compared = {backend: _compared(backend, run, recorded) for backend in backends if backend in READERS}
@@ -62,6 +63,7 @@ def run_demo(base: Path, wanted: Sequence[str] | None, steps: int) -> bool:
     report.backends(run, compared, missing=[name for name in READERS if not is_installed(name)])
     report.where(run, backends)
     console.print(f"\n{seconds(time.monotonic() - began)}", style="dim")
+    # The exit status of the command: a demo that finds a fault of ours fails.
     return found.is_good and all(isinstance(result, Comparison) and result.is_identical for result in compared.values())
 
 
@@ -83,6 +85,7 @@ def _progress_bar(
     console: Console, run: RunFolder, steps: int
 ) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
     """Yield (call often, say a sentence) around the work; in a pipe only the sentences are printed."""
+    # While the service has the run open its own file cannot be read.
     follower = Follower(run.jsonl)
     with Progress(
         SpinnerColumn(),

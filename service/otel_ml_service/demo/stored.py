@@ -62,6 +62,7 @@ def read_tensorboard(run: RunFolder, reference: History) -> Stored:
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util import tensor_util
 
+    # A name is on one axis with steps, so it alone says which.
     with_steps = {key.name: key for key in reference.series if key.axis != "time"}
     stored = Stored()
     for sub_run in ("", "time", "amended"):

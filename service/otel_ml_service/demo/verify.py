@@ -71,8 +71,10 @@ def compare(backend: str, run: RunFolder, records: Sequence[Record]) -> Comparis
     reference = history(records)
     wanted = _wanted(records, _selection(backend, records))
     stored = READERS[backend](run, reference)
+    # What the backend makes of a double, so that what is compared is what it should have.
     as_stored = _STORED_AS.get(backend, float)
     different = [point for point, value in wanted.last.items() if not _same(stored.last.get(point), as_stored(value))]
+    # What a backend has that was not recorded is as wrong as what it lacks.
     different += [point for point in stored.last if point not in wanted.last]
     return Comparison(
         backend=backend,

@@ -88,6 +88,7 @@ def _kept(folder: Path, record: Artifact, file: _File) -> Path:
         inside = Path(path_part(record.path_in))
     top = folder / "artifacts"
     path = top / path_part(record.name) / inside
+    # The same was logged before, or a service was killed between giving it its name and its commit.
     if path.is_file() and _is_within(path, top) and file.is_same(path):
         return path
     # Something else has that place. `seq` is unlike that of any other artifact of the run.

@@ -58,6 +58,7 @@ class ConsoleLines(io.TextIOBase):
             taken = taken if taken <= self._first + len(self._lines) else 0
             while self._lines and self._first < taken:
                 self._drop_first()
+            # Told once: the process that prints says it in its place.
             left_out, self._left_out = self._left_out, 0
             return {"lines": list(self._lines), "next": self._first + len(self._lines), "left_out": left_out}
 

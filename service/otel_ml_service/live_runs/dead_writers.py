@@ -38,6 +38,7 @@ class ProcessTable:
         A number may be given to another process, which is told by when it started. Whoever has it at the first look is
         taken for the writer: where that is wrong, the writer is gone, too.
         """
+        # Only those of this look are remembered: writers that are gone leave nothing behind.
         before, self._started = self._started, {}
         return [one for one in writers if self._is_own(one) and self._has_ended(one, before.get(one.instance, ""))]
 

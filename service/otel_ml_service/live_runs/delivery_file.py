@@ -48,6 +48,7 @@ class DeliveryFile:
                 },
             }
         )
+        # It is called often, and nearly always says the same.
         if content == self._kept:
             return
         with suppress(OSError):

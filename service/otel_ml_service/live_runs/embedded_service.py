@@ -81,6 +81,7 @@ class EmbeddedService:
 
     def leave(self) -> None:
         """Remove the folder, as far as nobody needs it anymore; after everything is delivered and closed."""
+        # The handle of the announcement holds its lock for as long as the service can be found.
         if self._announced is not None:
             os.close(self._announced)
             self._announced = None

@@ -61,6 +61,7 @@ def _whole_bytes(path: Path) -> int:
         while len(head := os.pread(handle, _LENGTH.size, position)) == _LENGTH.size:
             (length,) = _LENGTH.unpack(head)
             end = position + _LENGTH.size + int(length)
+            # As `_end` has it: zeros are a lost page, and what is longer than the file is cut off.
             if not length or end > size:
                 break
             position = end
@@ -102,6 +103,7 @@ class LateFile:
         data = bytearray()
         left_out = 0
         for body in bodies:
+            # A smaller one that follows may still fit.
             if self.length + len(data) + _LENGTH.size + len(body) > self._limit:
                 left_out += 1
             else:

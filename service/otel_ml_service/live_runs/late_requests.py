@@ -115,6 +115,7 @@ def _resource(writer: Writer) -> dict[str, Any]:
         wire.STARTER: writer.starter,
         wire.HOST: writer.host or None,
         wire.PID: writer.pid or None,
+        # An empty text is something that was said, unlike None: the role is not part of published names.
         wire.PREFIX: None if writer.with_role else "",
     }
     for dim, coordinate, size in writer.topology:

@@ -130,6 +130,7 @@ class LeftoverSpools:
             leftover = read_spool(path)
             # What fails in the middle comes again as a whole: the engine takes each identity once.
             for signal, body in requests_of(leftover):
+                # One after the other: the journal has the spool in its own order.
                 self._take(signal, body).result(_STORED_S)
             if leftover.damaged:
                 renamed = path.rename(path.with_suffix(UNREADABLE))
@@ -163,6 +164,7 @@ def requests_of(leftover: Leftover) -> Iterator[tuple[Signal, bytes]]:
     group: list[Frame] = []
     size = 0
     for frame in leftover.frames:
+        # A request is of one signal.
         if group and (frame.kind != group[0].kind or size + len(frame.payload) > _REQUEST_BYTES):
             yield _request(leftover.resource, group)
             group, size = [], 0

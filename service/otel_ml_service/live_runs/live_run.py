@@ -189,6 +189,7 @@ class LiveRun:
     def advance(self, now: float, refused_at: float | None = None) -> None:
         """Close what is due; `refused_at` is when something could not be stored last, of whichever run."""
         self._now = now
+        # While the journal takes nothing, silence of a writer says nothing of it.
         if refused_at is not None:
             self._engine.note_refused(refused_at)
         for artifact in self.files.take():
@@ -236,6 +237,7 @@ class LiveRun:
         self.status = status
         self.awaits_the_dead = self._is_someone_leaving
         self.findings = self._engine.findings
+        # Behind the commit: what a run is called is told to exporters once it is durable.
         self._describe(self._run_info())
         self._deliver()
         if has_ended:  # of a short run the exporters have just been started
@@ -295,6 +297,7 @@ class LiveRun:
         """
         box = self.outbox
         quickest = max((box.last_seq - self.pipelines.behind(name) for name in self._settings.exporters), default=0)
+        # One exporter at least has written what goes.
         up_to = min(quickest, box.first_seq + int((box.last_seq - box.first_seq + 1) * share))
         if up_to < box.first_seq:
             return
@@ -322,6 +325,7 @@ class LiveRun:
         if self._unwritten is None:
             said = self._notices.take()
             outcome = self._engine.take()
+            # Before `stored` is asked, which is to have them: a restart looks for what is not found by then.
             self.files.look_for(outcome.named)
             self._unwritten = outcome, said, self.files.stored, self._consumed
             self.is_touched = False

@@ -23,6 +23,7 @@ def account(run: LiveRun, undecided: int) -> dict[str, Any]:
     behind = run.pipelines.pending
     lost = {**status.lost}
     for name, exporter in exporters.items():
+        # Under the exporter's name, as each may lose the same value for a reason of its own.
         lost |= {f"{name}: {reason}": count for reason, count in exporter.lost.items()}
     there = max(0, status.recorded - status.superseded - sum(lost_values(lost).values()))
     on_its_way = _on_its_way(status, behind, there)

@@ -112,6 +112,7 @@ def _open_again(handle: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     os.dup2(fresh, handle, inheritable=False)
+    # The number of the old one is the new file now: this is a second one of it.
     os.close(fresh)
 
 

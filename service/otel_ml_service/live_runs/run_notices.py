@@ -77,6 +77,7 @@ class PrintingProcess:
             left: writers that have said that they end.
         """
         if who != self._who and (not self._who or self._who in left or self._is_impatient(told, notices)):
+            # What the process before was given counts as printed: this one goes on behind that.
             self._who, self._first = who, told
         if who != self._who:
             return None

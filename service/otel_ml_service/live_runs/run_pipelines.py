@@ -80,6 +80,7 @@ class RunPipelines:
             with self._log.speaking():
                 pipeline.start()
         except RuntimeError as error:
+            # It is tried again often, and said once.
             if name not in self._without_thread:
                 self._without_thread.add(name)
                 with self._log.speaking():

@@ -120,6 +120,7 @@ class RunRegistry:
                 self._unnamed.add(writer.experiment)
             return self._open(writer.experiment, self._folder(writer))
         if writer.experiment_name and writer.experiment in self._unnamed:
+            # Whether or not it is moved: a run has one chance to be named.
             self._unnamed.remove(writer.experiment)
             return self._named(run, writer.experiment_name)
         return run
@@ -143,6 +144,7 @@ class RunRegistry:
         if run.outbox.is_intact:
             return
         try:
+            # First: the other two write into the folder that this makes.
             run.outbox.write_anew()
             keep_name(run.info)
             self._note_open(run)

@@ -46,6 +46,7 @@ def run_measures(run: LiveRun) -> Iterator[Measure]:
         *(("dropped", (("reason", reason),), count) for reason, count in status.lost.items()),
         *_of_exporters(run),
     ]
+    # `/metrics` is of all runs, so each number says of which one it is.
     for name, labels, value in found:
         yield name, (*labels, ("run", run.experiment)), value
 
@@ -61,6 +62,7 @@ def _of_exporters(run: LiveRun) -> Iterator[Measure]:
 
 
 def _gauge(writer: Writer, name: str, attributes: Attributes, value: float, now: float) -> ThirdPartyPoints:
+    # A gauge has one moment, which is both its beginning and its end.
     time_ns = int(now * 1e9)
     series = (SeriesKey(f"{RESERVED_PREFIX}{name}", attributes, "order"),)
     return ThirdPartyPoints(

@@ -55,6 +55,7 @@ class ServedSettings:
         """
         try:
             found = json.loads((state / _FILE).read_text(encoding="utf-8"))
+            # The version first: of a newer form the other keys may mean something else.
             require(state / _FILE, int(found.get("version", 1)), SERVED, str(found.get("writer", "")))
             return ServedSettings(
                 exporters={str(name): dict(options) for name, options in found["exporters"].items()},
@@ -123,6 +124,7 @@ def served_as(
     kinds = {split_name(name)[0] for name in exporters}
     # Which variables a plug-in reads is not known here.
     prefixes = tuple(prefix for kind in kinds & BUILT_IN.keys() for prefix in BUILT_IN[kind].variables)
+    # Sorted, so that the file of two services that were started alike is the same.
     open_values = {name: value for name, value in sorted(environ.items()) if not is_secret_name(name)}
     of_exporters = {name: value for name, value in open_values.items() if name.startswith(prefixes)}
     own = {} if is_of_serve else {name: value for name, value in open_values.items() if name.startswith(_OWN)}

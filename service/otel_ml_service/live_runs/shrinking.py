@@ -27,6 +27,7 @@ class Shrinking:
 
     def begin(self, path: Path) -> None:
         """Make a `run.db` small that is closed."""
+        # Those that are done are forgotten here, as nobody waits for them.
         self._work = {path: work for path, work in self._work.items() if work.thread.is_alive()}
         self._work[path] = _Work(path, self._turn)
 

@@ -44,6 +44,7 @@ class TooLate:
         if not late:
             return {}
         gone = self._file.gone
+        # May raise where the disk is full: nothing of it counts then, and the same comes again.
         left_out = self._file.append(as_request(one).SerializeToString() for one in late)
         if self._file.gone > gone:
             self._say(

@@ -47,6 +47,7 @@ class UnreadableRequests:
         The same again is the same file.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Counted once; what is added since is added below.
         if self._bytes is None:
             self._bytes = sum(path.stat().st_size for path in self._folder.iterdir())
         if self._bytes + len(body) > _MOST_BYTES:

@@ -206,6 +206,7 @@ def _what(one: Trouble) -> str:
         data = f"{one.amount} of each rank" if one.amount else "the data"
         return f"Step time{of} follows {data} ({one.phase} vary together), nobody is slow, {_when(one)}"
     lasts = one.until is None
+    # A place that is a role names itself: not "role generator of generator".
     of = "" if role_of_place(one.who) else of
     if one.kind == "load":
         has = "had" if not lasts else "has" if one.who.startswith("rank ") else "have"
@@ -248,6 +249,7 @@ def _nothing(run: Contents, *, is_live: bool) -> str:
     timed = [timer for timer in timers(run.history) if not timer.name.endswith("time/step") and timer.name != "step"]
     if not timed:
         return "No timers: nothing tells where the time goes. Time the parts of a step with otel_ml.timed(…)."
+    # Timers that are around others have no share of their own.
     mostly = max(
         (timer for timer in timed if timer.share is not None), key=lambda timer: timer.share or 0, default=None
     )

@@ -42,6 +42,7 @@ def times(run: Contents) -> Markup:
     order = sorted(run.recorded, key=lambda place: (place != trainer, place[1] == TIME_AXIS, place))
     if len({axis for _, axis in order} - {TIME_AXIS}) < 2:
         return Markup("")
+    # One zero for all places, or they could not be put on one axis.
     begin = min(min(found.values()) for found in run.recorded.values())
     places = [
         {

@@ -42,6 +42,7 @@ def _by_version(run: Contents) -> Iterator[tuple[str, str, list[Curve]]]:
             if key.axis == axis and key.name.endswith(f"/{who}") and not key.name.startswith(f"{prefix}consumed/")
         )
         for metric in metrics:
+            # What is recorded by producer alone has no metric of its own to be compared with.
             if SeriesName(axis, metric) in run.history.series:
                 place = run.facts.place_of(axis, metric)
                 means = by_version(producers_of(run.facts, place, metric))

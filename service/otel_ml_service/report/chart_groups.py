@@ -59,6 +59,7 @@ def is_rank(name: str) -> bool:
 
 def in_order(keys: Iterable[SeriesName]) -> list[SeriesName]:
     """Return what a user recorded first, then timers, what is on the axis `time`, and families: one for each layer."""
+    # Gone over twice: how large a family is has to be known before anything is sorted.
     found = list(keys)
     families = Counter(_family(key) for key in found)
 

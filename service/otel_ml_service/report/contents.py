@@ -109,6 +109,7 @@ class Contents:
             self._add_spans(SpanLines.of(record.spans))
 
     def _add_spans(self, spans: SpanLines) -> None:
+        # Of a batch that is larger than what is kept, the end.
         self._hold(spans.newest(_SPANS))
         # Of a long run a million: rows, not spans, of which only the newest are made.
         rows = spans.rows()
@@ -151,6 +152,7 @@ class Contents:
             done = self.steps.get((record.role, record.axis))
             if done is None:
                 done = self.steps[record.role, record.axis] = {}
+            # The attempt that is there already; where there is none, this one, which has then redone nothing.
             before = done.setdefault(record.step, record.attempt)
             if record.attempt > before:
                 self.redone += record.axis != TIME_AXIS  # whose windows are not steps that somebody does again

@@ -230,11 +230,13 @@ class _Frame(NamedTuple):
     def of(cls, steps: Sequence[int], values: Sequence[float]) -> _Frame:
         """Return what holds all of them; what differs by rounding only is flat."""
         low, high = min(values), max(values)
+        # Rounding of the last digits would fill the whole height of the picture.
         is_flat = math.isclose(low, high, rel_tol=1e-12)
         return cls(min(steps), max(steps), low, low if is_flat else high)
 
     def lines(self, points: Sequence[tuple[int, float]], look: str) -> list[Markup]:
         """Return the line, and the points that stand alone between gaps: a stroke without length is a dot."""
+        # One part for each stretch without a gap.
         parts: list[list[str]] = [[]]
         for step, value in points:
             if math.isfinite(value):

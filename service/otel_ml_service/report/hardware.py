@@ -94,6 +94,7 @@ def _by_steps(run: Contents) -> Measured | None:
             if found["mean"] is None:
                 joules += value
                 mean = values.get(f"{found.string}/mean", math.nan)
+                # A sum of 12 J beside a mean of 3 J is of four ranks.
                 ranks[axis, step, attempt] += round(value / mean) if mean > 0 else 0
     return Measured(joules, _of_ranks(run, set(ranks.values()) - {0})) if ranks else None
 
@@ -151,6 +152,7 @@ def _of_ranks(run: Contents, counts: Iterable[int]) -> str:
     known = sorted(counts)
     if not known:
         return "ranks"
+    # Steps may have been measured by different numbers of ranks.
     shown = str(known[0]) if len(known) == 1 else f"{known[0]} to {known[-1]}"
     processes = len(run.workers) or run.ranks or 0
     return (
@@ -163,6 +165,7 @@ def _of_ranks(run: Contents, counts: Iterable[int]) -> str:
 def _of_gpus(run: Contents, measured: Collection[str]) -> str:
     hosts = run.history.params.get("hardware")
     facts = hosts.values() if isinstance(hosts, Mapping) else ()
+    # `hardware` among the parameters is host → device → facts; a driver's version beside the devices is a text.
     there = sum(isinstance(fact, Mapping) for host in facts if isinstance(host, Mapping) for fact in host.values())
     if len(measured) < there:
         return f"{len(measured)} of {there} GPUs"

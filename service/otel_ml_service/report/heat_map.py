@@ -126,6 +126,7 @@ def _columns(matrix: Floats, steps: Sequence[int]) -> tuple[Floats, list[int]]:
 def _picture(
     values: Floats, rows: Sequence[_Row], steps: Sequence[int], every: Sequence[int], axis: str, role: str
 ) -> Markup:
+    # Lower rows where there are many: 64 are still less than 400 high.
     tall = 18 if len(rows) <= 16 else 9 if len(rows) <= 48 else 6
     left = max(_LEAST_LEFT, math.ceil(_LETTER * max(len(row.label) for row in rows)) + _BESIDE)
     wide = (_WIDTH - left - 4) / len(steps)

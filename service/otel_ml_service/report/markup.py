@@ -119,6 +119,7 @@ def cell_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Mark
     cells = [tuple(row) for row in rows]
     if not cells:
         return Markup("")
+    # By column: one text among numbers makes all of it text, so that its cells stand below each other.
     kinds = ["number" if _is_numeric(place, cells) else None for place in range(len(columns))]
     head = [tag("th", name, class_=kind) for name, kind in zip(columns, kinds, strict=True)]
     body = [tag("tr", *(_cell(value, kind) for value, kind in zip(row, kinds, strict=False))) for row in cells]
@@ -151,7 +152,8 @@ def chart_number(value: float) -> str:
     """
     if isinstance(value, int):
         return f"{value:,}"  # as it is: a step may be larger than what a float tells apart
-    if 1e4 <= abs(value) < 1e6:
+    # As it is shown: of 9,999.7 four digits would be 1e+04.
+    if 9999.5 <= abs(value) < 1e6:
         return f"{value:,.0f}"
     # -0.0 + 0.0 is 0.0.
     return f"{value + 0.0:.4g}"

@@ -82,6 +82,7 @@ def _sha256(program: str) -> str:
 
 def _one(run: Contents, steps: Mapping[StepName, Sequence[Span]]) -> Markup:
     shown = charts_of(run)
+    # Before the parts are made: a table of findings is one of them.
     run = _with_exact_spans(run, {**by_step(run.spans), **steps})
     return joined(parts(run, _curves(shown), _bookkeeping(shown), _step_section(run, steps), steps_told(run)).values())
 
@@ -267,6 +268,7 @@ def _exact(run: Contents, name: str, table: Table, row: tuple[JsonValue, ...], k
     if best is None:
         return row
     named = {"span of": best.name, "at step": best.step, "span": best.span_id, "trace": best.trace_id}
+    # Four columns are those of the span that is known here; the others stay as the service wrote them.
     return tuple(named.get(column, cell) for column, cell in cells.items())
 
 

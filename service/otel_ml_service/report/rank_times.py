@@ -75,6 +75,7 @@ class RankTimes:
     def _too_many(self) -> Iterator[tuple[int, _Seconds]]:
         """Take out the smallest steps: their ranks have most likely all told of them."""
         while self._cells > self.most_cells and len(self._open) > 1:
+            # A heap, since steps of several ranks arrive in any order.
             step = heappop(self._ascending)
             self._computed.pop(step, None)
             seconds = self._open.pop(step)
@@ -92,10 +93,12 @@ class RankTimes:
             if order not in self._orders:
                 self._orders.append(order)
                 self._known = dict.fromkeys(in_order(self._orders))
+                # Another order of timers, or one that is around others, makes other slow-downs of the same seconds.
                 self._computed.clear()
 
     def _count(self, rows: Sequence[SpanRow]) -> None:
         """Add up what each rank took in each timer of each step."""
+        # Spans of one step stand together, so the look-up of a step is spared for most.
         last, seconds = None, {}
         for row in rows:
             step = row["step"]

@@ -105,6 +105,7 @@ def scaling(runs: Sequence[Contents]) -> list[Scaling]:
     """Return a row for every run, the fewest ranks first; those of which nobody says how many ranks come last."""
     by = yardstick(runs)
     ordered = sorted(zip(runs, run_names(runs), strict=True), key=lambda named: named[0].ranks or math.inf)
+    # The fewest ranks come first, so the first run with a speed is the base.
     base = next((run for run, _ in ordered if _speed(run, by) is not None), None)
     return [_row(run, name, base, by) for run, name in ordered]
 

@@ -39,6 +39,7 @@ def facts(run: Contents) -> Markup:
     """Return how the run stands, in words."""
     read = run.history
     began = "" if read.began is None else f"{datetime.fromtimestamp(read.began, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    # Name, value, and the class of its color; what is empty is left out below.
     entries: list[tuple[str, str, str]] = [
         ("status", read.status, read.status),
         ("began", began, ""),
@@ -83,6 +84,7 @@ def params(run: Contents) -> Markup:
     """Return hyper-parameters and final values."""
     # A worker has hidden secrets already; a run may be of another program.
     given = leaves(redacted_values(run.history.params))
+    # `sorted` is stable: the user's keep their order.
     theirs_first = sorted(given, key=lambda leaf: leaf[0].startswith("otel_ml."))
     shown = cell_table(("parameter", "value"), ((name, _shown(value)) for name, value in theirs_first))
     finals = {name: value for name, value in run.history.summary.items() if not name.startswith("otel_ml/")}
@@ -126,6 +128,7 @@ def _timer_table(found: Sequence[Timer]) -> Markup:
         ]
         for timer in found
     ]
+    # Columns that no timer of this place has would be empty.
     if any(timer.share is not None for timer in found):
         columns += ["of the step", ""]
         for row, timer in zip(rows, found, strict=True):

@@ -47,6 +47,7 @@ def step_view(name: StepName, spans: Sequence[Span]) -> dict[str, Any]:
         of_rank[span.rank].append(span)
     account = account_of_step(of_rank)
     shown = _shown(of_rank, account.ranks)
+    # Of the ranks that are drawn: one that is left out may have begun long before.
     begin = min(span.start_ns for rank in shown for span in of_rank[rank])
     end = max(span.end_ns for rank in shown for span in of_rank[rank])
     names = list(dict.fromkeys(span.name for rank in shown for span in of_rank[rank]))
@@ -88,6 +89,7 @@ def _said(name: StepName, account: StepAccount, step_s: float, left_out: int) ->
     parts = [f"{role}, {axis} {step}: {seconds(step_s)}."]
     entries = sorted((entry for entry in account.phases if entry.seconds > 0), key=lambda entry: -entry.seconds)
     if entries:
+        # Not the time from first to last span: what is exposed adds up to the slowest rank's step.
         whole = seconds(sum(entry.seconds for entry in entries))
         parts.append(f"The slowest rank's step, {whole}, is {_listed(entries)}; {_FRAMED[account.is_path]}")
     if left_out:

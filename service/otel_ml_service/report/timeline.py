@@ -56,6 +56,7 @@ def _last_steps(spans: Sequence[Span]) -> list[Span]:
     for span in spans:
         if span.step is not None:
             workers.setdefault(span.step, set()).add((span.role, span.rank))
+    # Of the newest steps the spans of some workers have not arrived yet.
     most = max(map(len, workers.values()))
     steps = sorted(step for step, found in workers.items() if len(found) == most)[-_STEPS:]
     return [span for span in spans if span.step in steps]
@@ -77,6 +78,7 @@ def _row(
         width = max((span.end_ns - span.start_ns) / max(end - begin, 1) * (_WIDTH - _LABEL), 0.6)
         said = f"{span.name}: {seconds((span.end_ns - span.start_ns) / 1e9)}, step {span.step}, rank {rank}"
         place = {"x": f"{left:.1f}", "y": top + 3 + 5 * depth, "width": f"{width:.1f}"}
+        # A timer inside of others begins 5 lower and has the same lower edge, so that each stays to be seen.
         height, color = max(_ROW - 6 - 5 * depth, 4), names.index(span.name) % COLORS
         boxes.append(tag("rect", tag("title", said), **place, height=height, class_=f"c{color}"))
     return joined([label, *boxes])

@@ -60,6 +60,7 @@ class Timer(NamedTuple):
 def timers(history: History) -> list[Timer]:
     """Return all timers, the one with the largest total first."""
     named = list(_named(history))
+    # Once a place: each account goes through all series of the run.
     accounts = {(axis, place): _account(history, axis, place) for (axis, _), place, _ in named}
     found = [_timer(history, key, place, name, accounts[key.axis, place]) for key, place, name in named]
     return sorted(found, key=lambda timer: -timer.total_s)
@@ -72,6 +73,8 @@ def _named(history: History) -> Iterator[tuple[SeriesName, str, str]]:
             continue
         if match["name"] in _SO_FAR and _is_counted(history, key.axis, match["place"]):
             continue
+        # `time/forward/max` is a further reduction where `time/forward` is there, and else a timer called
+        # `forward/max`.
         base, _, last = key.name.rpartition("/")
         is_further = SeriesName(key.axis, base) in history.series and (row_of(last) is not None or _is_rank(last))
         if not is_further and history.series[key]:

@@ -43,6 +43,7 @@ class ComparedRuns:
         with ExitStack() as stack:
             order = sorted(self._runs, key=lambda run: run.folder.path)
             held = {run.folder.path: stack.enter_context(run.held()) for run in order}
+            # In the order in which they were asked for, which is that of the page.
             found = [held[run.folder.path] for run in self._runs]
             yield [one.contents for one in found], "".join(one.version for one in found)
 

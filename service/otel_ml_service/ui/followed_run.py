@@ -103,6 +103,7 @@ class FollowedRun:
         asked = list(charts)
         with self._lock:
             self._refresh()
+            # A chart that has just come into view has no numbers yet, though nothing has changed.
             if version == str(self._version) and all(one.generation is not None for one in asked):
                 return None
             rendered = self._parts()
@@ -178,6 +179,8 @@ class FollowedRun:
             self._begin_anew()
             self._followers = Follower(self.folder.jsonl), SpanFollower(self.folder.path / "spans.jsonl")
         new: list[Record] = list(self._followers[0].new_records())
+        # Behind the records: of a batch the exporter `jsonl` writes the spans first, so those of what was just read are
+        # there.
         spans = self._followers[1].new_spans()
         self._take(new)
         if spans:
@@ -196,6 +199,7 @@ class FollowedRun:
             self._take(whole_records(self.folder))
         except RunInUseError:
             return False
+        # Only now: while a service has the run open nobody can tell.
         self._contents.hosts = hosts_of(self.folder)
         found = deliveries(self.folder)
         self._contents.not_taken = not_taken(found or ())
@@ -224,6 +228,7 @@ class FollowedRun:
                 self._newest[place] = max(record.step, self._newest.get(place, -1))
 
     def _parts(self) -> dict[str, tuple[str, Markup]]:
+        # Several pages of one run ask each second: it is drawn once.
         if self._rendered[0] != self._version:
             charts = charts_of(self._contents)
             self._charts = {_key(key): (key, curves) for key, curves in charts.items()}

@@ -49,6 +49,7 @@ class KnownRuns:
     def find(self, name: str) -> FollowedRun | None:
         """Return the run `experiment/id`; None where there is none of that name."""
         with self._lock:
+            # Taken out and put in again, so that the run that nobody asks for is the first one.
             known = self._followed.pop(name, None)
             if known is None or not known.folder.is_run():  # also one that was deleted, and perhaps is there again
                 folders = {_name(folder): folder for folder in run_folders(self.base)}
@@ -106,6 +107,7 @@ class KnownRuns:
             return {"state": "unreadable", "said": repr(error)}
         if held.is_live:
             with self._lock:
+                # A run that goes on is read further the next time; of one that is over the row is all that is needed.
                 self._followed.setdefault(name, followed)
         return row
 
@@ -140,6 +142,7 @@ def _values(run: Contents) -> dict[str, str]:
     finals = {name: value for name, value in run.history.summary.items() if not is_own(name)}
     names = [key for key in run.history.series if not is_own(key.name) and "time/" not in key.name]
     for key in sorted(names, key=lambda key: (key.axis != DEFAULT_AXIS, key.name.count("/"), key.name)):
+        # Final values come first, and the last values of series fill up what room there is.
         if len(finals) >= _VALUES:
             break
         if key.name not in finals:

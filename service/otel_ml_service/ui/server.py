@@ -66,6 +66,7 @@ def server_at(runs: KnownRuns, token: str, listener: socket.socket) -> Threading
     found.socket.close()
     found.socket = listener
     found.server_port = listener.getsockname()[1]
+    # A browser keeps connections open, which the end of the program does not wait for.
     found.daemon_threads = True
     return found
 
@@ -146,6 +147,7 @@ def _routed(runs: KnownRuns, path: Sequence[str], query: Query) -> Answer:
         rows, older = runs.rows()
         return _json({"runs": rows, "older": older})
     if list(path) in (["compare"], ["news"]):
+        # One run twice would wait for itself.
         names = dict.fromkeys(query.get("run", []))
         several = [run for name in list(names)[:_COMPARED] if (run := runs.find(name)) is not None]
         return _compared(ComparedRuns(several), path[0], query) if len(several) > 1 else _missing()

@@ -61,3 +61,17 @@ def test_a_run_without_an_axis_of_steps_is_as_far_as_its_first_other_one() -> No
     )
 
     assert progress.newest == row("a", "rollout", 3, 1001.0)
+
+
+def test_the_length_of_a_run_is_said_by_its_own_parameters_before_those_of_a_part_of_it() -> None:
+    progress = RunProgress()
+    progress.add(Params(1, 0.0, {"max_steps": 100, "scheduler": {"max_steps": 5}, "eval": {"every": {"max_steps": 2}}}))
+    progress.add(row("trainer", "step", 49, 1000.0))
+
+    assert progress.fraction == pytest.approx(0.5)
+
+
+def test_of_steps_whose_clock_was_set_back_the_time_left_is_not_known() -> None:
+    progress = progress_of(*(row("trainer", "step", step, 1000.0 - step) for step in range(5)))
+
+    assert progress.seconds_left is None

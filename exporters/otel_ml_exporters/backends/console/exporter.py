@@ -105,6 +105,7 @@ class ConsoleExporter(Exporter):
         try:
             for record in records:
                 self._write(self._view, record)
+            # Once for the batch: a table is drawn, and a pipe is written to, for all its steps together.
             self._view.flush()
         except OSError as error:
             raise PermanentExportError(f"The console cannot be written to: {error}.") from error
@@ -118,6 +119,7 @@ class ConsoleExporter(Exporter):
 
     def _write(self, view: Lines | LiveTable, record: Record) -> None:
         if isinstance(record, StepRecord):
+            # Before the step, which is the first one of that attempt.
             self._said_attempt(view, record)
             view.step(record)
         elif isinstance(record, Params):

@@ -108,6 +108,7 @@ class Files:
             "step": record.step,
             "aliases": list(record.aliases),
         }
+        # A file of the run's folder may have been removed since it was recorded.
         if record.local is not None and record.local.is_file():
             self._put(path, record.local)
         else:

@@ -87,6 +87,7 @@ class MlflowExporter(Exporter):
                 f"mlflow: cannot open a run at {uri!r}: {error.sentence}", slug="exporter-failing"
             ) from error
         self._session = session
+        # Told once, by `notice`: a cut name may surprise who looks for it in MLflow.
         if experiment_name(run.experiment) != run.experiment:
             self._cut = (
                 "mlflow: the experiment's name has more than the 500 characters that MLflow takes. It is cut; the "
@@ -138,6 +139,7 @@ class MlflowExporter(Exporter):
         if self._renamed is None and self._session is not None and self._session.mapped:
             where = "The tags otel_ml.names.0, … and otel_ml.param_names.0, … have"
             self._renamed = renamed("mlflow", self._session.mapped, where)
+        # Renamed names come later than the start, so they are told when there are some.
         return self._renamed or self._cut
 
     @property

@@ -25,6 +25,7 @@ def flattened(params: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: JsonValue) -> str:
+    # As MLflow's own `log_param` does: `str()` of a plain value. Lists are JSON, which other programs read.
     if value is None or isinstance(value, (str, bool, int, float)):
         return str(value)
     return json.dumps(value, default=str)

@@ -191,6 +191,7 @@ def _refuse_others(path: Path) -> None:
     """
     if not os.path.lexists(path):
         return
+    # The link itself and, below, what it leads to: a link of this user may lead to a file that others share.
     link, reason = path.lstat(), ""
     if stat.S_ISLNK(link.st_mode) and link.st_uid != os.geteuid():
         reason = f"is a link of user {link.st_uid}"

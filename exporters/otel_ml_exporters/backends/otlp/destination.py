@@ -94,6 +94,7 @@ def destination(
         client_key=asked.file("client_key"),
         gzip=asked.compression(),
     )
+    # Behind all questions: each of them has added its own.
     if asked.problems:
         raise ConfigError(*asked.problems)
     return found

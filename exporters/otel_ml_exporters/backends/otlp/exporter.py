@@ -73,6 +73,7 @@ class OtlpExporter(HttpExporter):
     def export(self, records: Sequence[Record]) -> None:
         """Send one request."""
         run = self._run
+        # A request without a point would be answered, too, and tell the receiver nothing.
         steps = [record for record in records if isinstance(record, StepRecord) and record.values]
         if steps:
             self._client.send(encoded(run, steps).SerializeToString())

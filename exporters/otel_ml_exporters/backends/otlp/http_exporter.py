@@ -46,6 +46,7 @@ class HttpExporter(Exporter):
             # A header that the user gives replaces ours; case is nothing that tells two headers apart.
             self._destination = replace(asked, headers={**headers, **given})
         except ConfigError as error:
+            # With those of other options: a person gets all of them in one message.
             found.extend(error.problems)
         if found:
             raise ConfigError(*found)

@@ -58,6 +58,7 @@ def _resource_spans(run: RunInfo, role: str, rank: int, spans: Iterable[Mapping[
         "ml.run.name": run.name,
         "ml.experiment.name": run.experiment,
     }
+    # Of ResourceSpans field 1 is the resource and 2 the spans of a scope; of these 1 is the scope and 2 a span.
     scope = field(1, text(1, SCOPE)) + b"".join([field(2, _span(span)) for span in spans])
     return field(1, key_values(1, described)) + field(2, scope)
 

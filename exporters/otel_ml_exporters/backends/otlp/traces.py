@@ -73,6 +73,7 @@ class TracesExporter(HttpExporter):
         if not isinstance(mlflow, bool):
             problems.append(f"traces.mlflow: expected true or false, got {mlflow!r}.")
         shown: Mapping[str, str] = {}
+        # What stands there may be another value, which is told above.
         if mlflow is True:
             try:
                 shown = credentials()

@@ -82,6 +82,7 @@ class ParquetExporter(Exporter):
         steps = [record for record in records if isinstance(record, StepRecord) and record.seq > parts.last_seq]
         if not any(step.values for step in steps):
             return
+        # Made before the disk is touched: what is wrong with a record is not told as a fault of the folder.
         write = partial(write_table, table_of(steps))
         with on_disk(self._folder):
             parts.add(steps[0].seq, steps[-1].seq, write)

@@ -50,6 +50,7 @@ def schema() -> Any:
 
 def table_of(records: Iterable[StepRecord]) -> Any:
     """Return one row for each value of `records`, in their order."""
+    # A record of two values is two rows, and all but name and value stand in both.
     rows = [(record, name, value) for record in records for name, value in record.values.items()]
     columns: dict[str, list[object]] = {
         "seq": [record.seq for record, _, _ in rows],

@@ -31,6 +31,7 @@ class Corrections(OpenFile):
         """Count what the first `size` bytes say; return whether they are there, and whole."""
         if not size:
             return True
+        # What is behind `size` was not noted in the mark, and is cut off below.
         content = os.pread(self._open(), size, 0)
         try:
             counts = Counter((str(metric), int(step)) for metric, step in map(json.loads, content.splitlines()))
@@ -51,6 +52,7 @@ class Corrections(OpenFile):
             ('loss/amended', 'loss/amended_2', 'loss/amended')
         """
         self._new[metric, step] += 1
+        # Counter gives 0 for what it has not, and does not keep it.
         number = self._counts[metric, step] + self._new[metric, step]
         return f"{metric}/amended" + (f"_{number}" if number > 1 else "")
 
@@ -76,6 +78,7 @@ class Corrections(OpenFile):
         """Count what a mark of the first form says, `<metric>@<step>` → how often; the next mark does not."""
         for place, number in counts:
             metric, _, step = place.rpartition("@")
+            # As new ones: they are in no file yet, and are written with the next mark.
             self._new[metric, int(step)] += number
 
 

@@ -51,6 +51,8 @@ class Names:
         if name not in self.mapped and self._fits(name):
             return name
         if name not in self.mapped:
+            # In front, so that a name that was refused cannot look like one that is derived: `summary/x` becomes
+            # `metric/summary/x-…`.
             begin = f"metric/{name.strip('./')}"[: _MAX_NAME - 9].rstrip("./")
             key = self.mapped[name] = f"{begin}-{short_digest(name)}"
             self._keys.add(key)
@@ -70,6 +72,7 @@ def metric_key(key: str, record: StepRecord) -> str:
         >>> metric_key("loss", StepRecord(9, "trainer", "time", 3, 0, 0.0, {}))
         'loss/over_time'
     """
+    # Seconds and steps would be one series, of which SwanLab keeps what came first.
     if record.axis == "time":
         key = f"{key}/over_time"
     return f"{key}/attempt_{record.attempt}" if record.attempt else key

@@ -138,6 +138,7 @@ class TensorBoardExporter(Exporter):
                 self._add(record, events)
             self._write(events, records[-1].seq)
         except OSError as error:
+            # Of what was not written the files have neither descriptions nor the layout.
             self._forget_names()
             raise RetryableExportError(f"{self._folder} cannot be written to: {error}.") from error
 
@@ -154,6 +155,7 @@ class TensorBoardExporter(Exporter):
         for file in self._files.values():
             file.close()
         if status is not None and self._run is not None:
+            # Beside the files, which are closed: parameters and the end of the run are in a file of their own.
             self._note(end=_end(status))
             if self._notes_unsaved:
                 self._save_notes()

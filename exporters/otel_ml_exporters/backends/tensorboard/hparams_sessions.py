@@ -60,6 +60,7 @@ class Sessions:
     def notes(self, notes: ExporterState) -> Iterator[tuple[str, ExporterState]]:
         """Yield folder and notes of each session, the run's own first."""
         params = {name: value for name, value in notes.params.items() if self._of(name, ".") is None}
+        # The list of sessions is for us, and not a parameter of the run.
         params.pop(SESSIONS_PARAM, None)
         yield (
             MAIN,

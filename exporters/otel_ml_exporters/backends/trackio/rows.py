@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 from otel_ml_exporters.backends.trackio.storage import Row, Storage
-from otel_ml_exporters.records import Audio, HistogramValue, Image, JsonValue, Record, StepRecord, Summary, Table, Text
+from otel_ml_exporters.records import Audio, HistogramValue, Image, Record, StepRecord, Summary, Table, Text
 
 __all__ = ["AMENDMENT", "ATTEMPT", "MAX_BINS", "Media", "media_row", "renamed_in", "step_row", "summary_row"]
 
@@ -55,6 +56,7 @@ def step_row(record: StepRecord) -> Row:
         {'rollout/reward': 0.25, 'otel_ml/rollout': 3}
     """
     values: dict[str, Any] = {metric_key(name): float(value) for name, value in record.values.items()}
+    # Trackio has one step for a row; which axis it is of, only the row itself can say.
     if record.axis != "step":
         values[f"otel_ml/{record.axis}"] = record.step
     if record.attempt:
@@ -86,7 +88,8 @@ def _stored(record: Media, storage: Storage, step: int) -> Mapping[str, Any]:
         case Text():
             return {"_type": trackio.Markdown.TYPE, "_value": record.text}
         case Table():
-            return {"_type": trackio.Table.TYPE, "_value": [_cells(record.columns, row) for row in record.rows]}
+            keys = _keys(record.columns)
+            return {"_type": trackio.Table.TYPE, "_value": [dict(zip(keys, row, strict=True)) for row in record.rows]}
         case HistogramValue():
             fitting = record.merged(MAX_BINS)
             return {"_type": trackio.Histogram.TYPE, "bins": list(fitting.edges), "values": list(fitting.counts)}
@@ -94,8 +97,14 @@ def _stored(record: Media, storage: Storage, step: int) -> Mapping[str, Any]:
             kind, file, content = trackio.Image.TYPE, f"{record.seq}.png", record.png
         case Audio():
             kind, file, content = trackio.Audio.TYPE, f"{record.seq}.wav", record.wav
+    # Files are named by `seq`, so that a replay writes the same ones.
     return {"_type": kind, "file_path": storage.keep(file, content, step), "caption": record.caption}
 
 
-def _cells(columns: Sequence[str], row: Sequence[JsonValue]) -> dict[str, JsonValue]:
-    return dict(zip(columns, row, strict=True))
+def _keys(columns: Sequence[str]) -> list[str]:
+    """Return a key for each column: a row of Trackio is a mapping, in which two of one name would be one."""
+    keys: dict[str, None] = {}
+    for name in columns:
+        further = (f"{name}_{number}" for number in count(2))
+        keys[next(key for key in chain([name], further) if key not in keys)] = None
+    return list(keys)

@@ -76,8 +76,10 @@ def decide(
             "begin a run of another id.",
             slug="wandb-offline",
         )
+    # Whoever says online wants to hear that it fails, and not to find the run in a file.
     if wanted != "auto":
         return Decision(cast("Mode", wanted))
+    # Its rows are in a file of this host: on the server it would be a run without them.
     if before == "offline":
         return Decision("offline", explained("W&B: the run goes on offline, as it began.", "wandb-offline"))
     why_not = _why_not_online(api_key, base_url)
@@ -133,7 +135,7 @@ def _has_credentials(base_url: str) -> bool:
         return True
     named = os.environ.get("NETRC")
     for path in [Path(named)] if named else [Path.home() / ".netrc", Path.home() / "_netrc"]:
-        with contextlib.suppress(OSError, netrc.NetrcParseError):
+        with contextlib.suppress(OSError, UnicodeDecodeError, netrc.NetrcParseError):
             if netrc.netrc(str(path)).authenticators(urlsplit(base_url).netloc):
                 return True
     return False

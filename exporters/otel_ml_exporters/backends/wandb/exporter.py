@@ -166,6 +166,7 @@ class WandbExporter(Exporter):
         if self._awaited is None or self._tail is None:
             return
         row, deadline = self._awaited
+        # Looked at with each batch and not waited for: W&B's process writes while training goes on.
         if self._tail.advance() >= row:
             self._awaited = None
         elif time.monotonic() > deadline:
@@ -179,6 +180,7 @@ class WandbExporter(Exporter):
         """
         if self._session is None or self._tail is None or self._closed:
             return
+        # However long the caller would wait: what is not there by then never comes.
         timeout = min(timeout, _ON_DISK_S)
         deadline = time.monotonic() + timeout
         while self._tail.advance() < self._session.last_row:

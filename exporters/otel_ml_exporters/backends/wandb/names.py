@@ -42,6 +42,7 @@ def row_key(name: str) -> str:
         >>> row_key("mfu (%)"), row_key("_step"), row_key("metric/_step"), row_key("lr*wd")
         ('mfu (%)', 'metric/_step', 'metric/metric/_step', 'lr_star_wd-a5db3324')
     """
+    # First: a name with a star gets a digest, and cannot be one of the four then.
     if "*" in name:
         return f"{readable(name, _STAR)}-{short_digest(name)}"
     return f"metric/{name}" if _OWN_KEY.fullmatch(name) else name
@@ -67,6 +68,7 @@ def media_key(name: str, limit: int = _MAX_PATH) -> str:
     """
     key = row_key(name)
     is_path = len(key) <= limit and all(map(_is_part, key.split("/")))
+    # Of the name, and not of the key: two names that differ have different digests.
     path = key if is_path else unique_path(name)
     return path if len(path) <= limit else f"{path[: limit - 9].rstrip('/')}-{short_digest(name)}"
 

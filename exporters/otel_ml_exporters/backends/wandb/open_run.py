@@ -210,10 +210,12 @@ def _init(wandb: Any, run: RunInfo, options: Options, decision: Decision) -> tup
         with _forgets_a_dead_service(wandb):
             return wandb.init(mode=decision.mode, **arguments), decision
     except wandb.errors.AuthenticationError as error:
+        # No key will be right by itself: offline would hide that the one there is wrong.
         raise ConfigError(f"wandb: {error}", slug="exporter-failing") from error
     except wandb.errors.CommError as error:
         if not decision.may_fall_back:
             raise
+        # It answered the probe, and does not answer W&B: of a run that nobody has opened before, nothing is on it yet.
         notice = kept_offline(f"the server did not open the run ({error})", _logs(run))
         return wandb.init(mode="offline", **arguments), Decision("offline", notice)
 

@@ -158,6 +158,7 @@ class Session:
             limits = [table_limit(self._run.id)] if isinstance(record, Table) else []
             key = media_key(record.name, *limits)
             self._note([(record.name, key)])
+            # The files of the value are in the folder, which is there until the row is logged.
             row = {key: media(record, Path(folder)), "_timestamp": record.time}
             if record.step is not None:
                 self._bind(record.axis, ())
@@ -260,4 +261,5 @@ def _fields(facts: Mapping[str, JsonValue]) -> dict[str, Any]:
         "root": facts.get("working_directory"),
         "git": {"remote_url": of_git.get("remote", ""), "commit": of_git.get("commit", "")} if of_git else None,
     }
+    # What was not captured is left out: an empty text would be shown as if it were the answer.
     return {key: value for key, value in found.items() if value}

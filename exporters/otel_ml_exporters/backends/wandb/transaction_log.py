@@ -74,6 +74,7 @@ class LogTail:
             self._offset = end
             record = _decode(content)
             kind = record.WhichOneof("record_type")
+            # How the run ended is a record among the others.
             self.ended |= kind == "exit"
             if kind == "history":
                 self._last_row = max(self._last_row, record.history.step.num)

@@ -53,6 +53,7 @@ def endpoint_checks(service: str | None) -> Iterator[Check]:
 
 def _remedy(answer: Answer) -> str:
     """Return what to do where something answers otherwise than OTLP does, or nothing."""
+    # What was found says already which port or variable it is.
     if answer.obstacle == "other-protocol":
         return "use that port, or set that variable"
     # Before "SSL", which the error of a certificate that cannot be verified has in it, too.
@@ -81,6 +82,7 @@ _START = "start the service there (otel-ml serve), or unset the variable to have
 def _embedded_check() -> Check:
     rendezvous = rendezvous_of("otel-ml-doctor")
     try:
+        # As a job would: whether the folder can be made, and is private, is what embedded mode depends on.
         rendezvous.create()
     except OSError as error:
         return Check("wrong", f"embedded mode needs {str(rendezvous.folder.parent)!r}: {error}", "set XDG_RUNTIME_DIR")
@@ -91,6 +93,7 @@ def _embedded_check() -> Check:
 
 
 def _relay_check(where: str, service: str, config: Config, before: float) -> Check:
+    # With the credentials of the endpoint: the service behind a Collector may want the same.
     version = service_version(service, config.endpoint)
     if version is None:
         return Check("wrong", f"no otel_ml service answers at {service}", _START)

@@ -42,6 +42,7 @@ class Answer:
 def probe(endpoint: Endpoint) -> Answer:
     """Send the probe to `endpoint` over its protocol, with its headers and certificates, through its proxy."""
     try:
+        # As a worker would send, so that what keeps a job from its receiver keeps this from it, too.
         transport = transport_to(endpoint)
     except MissingDependencyError as error:
         return Answer(accepted=False, is_ours=False, detail=str(error))
@@ -83,6 +84,7 @@ def _request() -> bytes:
 
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
+    # The role tells a service that this is a probe, which it counts and does not report.
     resource.resource.attributes.add(key=ROLE).value.string_value = PROBE
     metric = resource.scope_metrics.add().metrics.add(name="otel_ml.doctor")
     # Without it there is no point that could be rejected.

@@ -28,7 +28,7 @@ from otel_ml_service.exporter_makers import NO_EXPORTER
 from otel_ml_service.findings.wording import plural
 from otel_ml_service.process_limits import most_files_of_a_service
 from otel_ml_service.receiver.connection_limits import FEWER_CONNECTIONS, MORE_FILES, MOST_CONNECTIONS
-from otel_ml_service.stored_runs.run_folders import is_there, run_folders
+from otel_ml_service.stored_runs.run_folders import run_folders
 
 __all__ = ["folder_checks", "package_checks", "port_checks", "setting_checks"]
 
@@ -94,6 +94,7 @@ def setting_checks() -> Iterator[Check]:
         else:
             yield Check("note", f"{name} is not a setting of otel_ml: a plug-in may read it", f"else unset {name}")
     asked = worker.EXPORTERS.read().value
+    # `OTEL_ML_EXPORTERS=none` asks for none, and does not name one.
     for name in asked if asked != (NO_EXPORTER,) else ():
         yield from _exporter_check(name)
 
@@ -119,7 +120,11 @@ _SCARCE = 2**30
 def folder_checks(base: Path) -> Iterator[Check]:
     """Yield whether the folder of all runs can be written, how full the disk is, and how much runs take."""
     # The folder itself is made with the first run; until then the nearest one above it says whether that works.
-    existing = next(path for path in (base.absolute(), *base.absolute().parents) if is_there(path))
+    try:
+        existing = next(path for path in (base.absolute(), *base.absolute().parents) if path.exists())
+    except OSError as error:  # a name that no disk takes, or a folder above it that is closed to this user
+        yield Check("wrong", f"{str(base)!r} cannot be used: {error.strerror}", "set OTEL_ML_DIR to a folder of yours")
+        return
     if not os.access(existing, os.W_OK | os.X_OK):
         yield Check("wrong", f"{str(existing)!r} cannot be written", "set OTEL_ML_DIR to a folder of yours")
         return
@@ -157,6 +162,7 @@ def port_checks() -> Iterator[Check]:
 
 
 def _connections_check() -> Check:
+    # As a service counts them: of its open files some are its own.
     connections = max(0, min(MOST_CONNECTIONS, most_files_of_a_service()))
     found = f"a service that is started here takes {connections:,} connections at once, one a rank or Collector"
     if connections == MOST_CONNECTIONS:

@@ -90,6 +90,10 @@ def test_the_panel_shows_worst_median_and_best_and_all_rewards(capsys: pytest.Ca
     assert "101 samples, rewards 0 █" in panel
 
 
+def test_rewards_of_any_size_have_a_histogram() -> None:
+    assert samples.histogram([-1e308, 0.0, 1e308, 1e308], bins=4) == "-1e+308 ▅▁▅█ 1e+308"
+
+
 def test_nothing_is_printed_where_the_console_is_off(captured: Capture, capsys: pytest.CaptureFixture[str]) -> None:
     log_samples(["a"], ["b"], step=0)  # a capture has no console
 

@@ -15,7 +15,7 @@ from otel_ml_exporters.backends.trackio.exporter import (
 from otel_ml_exporters.backends.trackio.rows import step_row
 from otel_ml_exporters.backends.trackio.storage import project_name
 from otel_ml_exporters.errors import PermanentExportError, RetryableExportError
-from otel_ml_exporters.records import Image, RunInfo
+from otel_ml_exporters.records import Image, RunInfo, Table
 from tests.contract.conftest import point_trackio_at
 from tests.contract.stream import step
 
@@ -37,6 +37,17 @@ def test_names_that_trackio_writes_over_are_kept_apart() -> None:
     row = step_row(step(1, 5, {"step": 1.0, "time": 2.0, "loss": 3.0}))
 
     assert row.values == {"metric/step": 1.0, "metric/time": 2.0, "loss": 3.0}
+
+
+def test_columns_of_one_name_stay_columns_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trackio.sqlite_storage import SQLiteStorage
+
+    point_trackio_at(tmp_path / "runs" / "trackio", monkeypatch)
+    exporter = exporter_of(tmp_path / "runs" / "digits" / "01J", "one")
+    exporter.export([Table(1, 0.0, "said", "step", 1, ("a", "a", "b"), ((1, 2, 3), (4, 5, 6)))])
+
+    [stored] = SQLiteStorage.get_logs("digits", "one")
+    assert stored["said"]["_value"] == [{"a": 1, "a_2": 2, "b": 3}, {"a": 4, "a_2": 5, "b": 6}]
 
 
 def test_a_damaged_project_refuses_no_record(tmp_path: Path) -> None:

@@ -116,6 +116,14 @@ def test_doctor_says_where_the_token_is_that_a_service_does_not_take(tmp_path: P
     assert "otel-ml serve" not in do
 
 
+def test_doctor_says_which_folder_no_disk_can_have_and_the_other_checks_follow(tmp_path: Path) -> None:
+    found = otel_ml(tmp_path, "doctor", "--dir", str(tmp_path / ("n" * 300)))
+
+    assert found.returncode == 1
+    assert "cannot be used: File name too long" in found.stdout
+    assert "no endpoint is set" in found.stdout
+
+
 @pytest.mark.parametrize(("count", "said"), [(1, "1 run takes "), (2, "2 runs take ")])
 def test_doctor_says_how_much_runs_take(tmp_path: Path, count: int, said: str) -> None:
     for number in range(count):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import sys
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from otel_ml_service.cli.plot import plot, spark
@@ -11,11 +11,17 @@ from otel_ml_service.cli.plot import plot, spark
 floats = st.floats() | st.sampled_from([math.nan, -sys.float_info.max, sys.float_info.max])
 
 
-@given(values=st.lists(floats, min_size=1, max_size=200), width=st.integers(10, 120), height=st.integers(2, 30))
-def test_a_plot_of_anything_fits_its_rectangle(values: list[float], width: int, height: int) -> None:
-    lines = plot(range(len(values)), values, width=width, height=height)
+@given(
+    values=st.lists(floats, min_size=1, max_size=200),
+    width=st.integers(10, 120),
+    height=st.integers(2, 30),
+    log=st.booleans(),
+)
+@example(values=[1.0, sys.float_info.max], width=40, height=6, log=True)
+def test_a_plot_of_anything_fits_its_rectangle(values: list[float], width: int, height: int, log: bool) -> None:
+    lines = plot(range(len(values)), values, width=width, height=height, log=log)
 
-    if any(math.isfinite(value) for value in values):
+    if any(math.isfinite(value) and (value > 0 or not log) for value in values):
         assert len(lines) == height + 2
         assert len({len(line) for line in lines[: height + 1]}) == 1
     else:

@@ -15,6 +15,7 @@ from otel_ml_exporters.records import Params, Record, Span, SpanBatch, SpanLink,
 from otel_ml_service.findings.units import UNITS
 from otel_ml_service.report.contents import contents
 from otel_ml_service.report.curves import Curve, numbers
+from otel_ml_service.report.markup import chart_number
 from otel_ml_service.report.page import page
 from otel_ml_service.report.timeline import timeline
 from otel_ml_service.stored_runs.run_history import SeriesName
@@ -318,3 +319,8 @@ def test_rows_of_a_table_that_are_shorter_than_its_columns_are_shown() -> None:
 )
 def test_no_run_has_lost_nothing_before_somebody_said_so(said: dict[str, float], told: str) -> None:
     assert after(shown(step(0), Summary(2, 1.0, said)), "values lost") == told
+
+
+@pytest.mark.parametrize(("value", "told"), [(9999.7, "10,000"), (-9999.7, "-10,000"), (9999.4, "9999")])
+def test_a_number_that_is_rounded_up_is_told_as_what_it_has_become(value: float, told: str) -> None:
+    assert chart_number(value) == told

@@ -112,3 +112,9 @@ def test_an_unknown_mode_in_the_variable_is_named(monkeypatch: pytest.MonkeyPatc
 def test_a_run_on_the_server_cannot_go_on_offline() -> None:
     with pytest.raises(ConfigError, match="cannot go on offline"):
         decide("offline", "online", api_key="k", base_url=NOWHERE)
+
+
+def test_a_netrc_file_that_is_not_text_has_no_key(tmp_path: Path) -> None:
+    (tmp_path / "netrc").write_bytes("machine 127.0.0.1:9 login user password grüße".encode("latin-1"))
+
+    assert decide("auto", None, api_key=None, base_url=NOWHERE).mode == "offline"
