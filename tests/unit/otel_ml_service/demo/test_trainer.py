@@ -56,6 +56,8 @@ def test_a_rank_says_what_it_trains_with_and_rank_0_on_what(otel_ml_capture: Cap
         "evaluate_every": 20, "seed": 7,
     }  # fmt: skip
     _, accuracy, _ = trained(tmp_path, 2)
+    assert (told["ml.artifact"].name, told["ml.artifact"].step) == ("model.npz", 1)
+    assert told["ml.artifact"].body == (tmp_path / "model.npz").read_bytes()
     assert told["ml.summary"].body == {"train/accuracy": pytest.approx(accuracy[-1])}
 
 

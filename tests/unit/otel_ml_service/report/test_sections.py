@@ -216,7 +216,7 @@ def test_a_file_has_its_size_and_the_beginning_of_its_digest() -> None:
     texts = Reader(sections.artifacts(run_of(*files))).texts
 
     assert texts[:8] == ["Artifacts", "name", "type", "file", "size", "step", "aliases", "SHA-256"]
-    assert texts[8:15] == ["model", "checkpoint", "m.pt", "12.3 kB", "59", "best, last", "ab" * 6]
+    assert texts[8:15] == ["model", "checkpoint", "model.pt", "12.3 kB", "59", "best, last", "ab" * 6]
     assert texts[15:19] == ["log", "file", "log.txt", "10 B"]
 
 
