@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from otel_ml.testing import Capture, otel_ml_capture
-from otel_ml_service.demo import digits, disturbance
+from otel_ml_service.demo import digits
 from otel_ml_service.demo.disturbance import KILL_EVALUATOR_AT, slow_down
 from otel_ml_service.demo.network import Network
 from otel_ml_service.demo.settings import Settings
@@ -78,7 +79,7 @@ def trained(folder: Path, steps: int = STEPS) -> tuple[list[float], list[float],
 
 def test_one_rank_is_slow_for_41_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(disturbance.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     slow = []
     for rank in range(4):
         for step in range(240):
