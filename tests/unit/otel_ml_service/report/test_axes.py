@@ -104,3 +104,22 @@ def test_a_chart_by_version_or_by_task_is_there_where_there_are_several(names: l
     assert [text for text in Reader(drawn).texts if text.startswith("reward by ")] == titles
     assert ("By version: the mean of the samples" in drawn) is (titles == ["reward by version"])
     assert bool(drawn) is bool(titles)
+
+
+@pytest.mark.parametrize(
+    ("time", "told"), [(9.9, ""), (10.0, "beside step 0"), (10.1, "beside step 1"), (20.0, "beside step 1"), (20.1, "")]
+)
+def test_a_step_of_another_axis_is_beside_the_one_that_was_being_done(time: float, told: str) -> None:
+    rows = [StepRecord(at + 1, "trainer", "step", at, 0, 10.0 + 10.0 * at, {"loss": 1.0}) for at in range(2)]
+
+    run = contents("run", "pages", [*rows, StepRecord(9, "generator", "rollout", 7, 0, time, {"generator/x": 1.0})])
+
+    assert beside(run, "generator", "rollout", 7) == told
+    assert beside(run, "generator", "rollout", 8) == ""
+    assert beside(run, "generator", "step", 7) == ""
+
+
+def test_where_there_is_no_trainer_nothing_is_beside_it() -> None:
+    run = contents("run", "pages", [StepRecord(9, "generator", "rollout", 7, 0, 1.0, {"generator/x": 1.0})])
+
+    assert beside(run, "generator", "rollout", 7) == ""
