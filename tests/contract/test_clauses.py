@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters.contract import ExporterCase, ExporterContract
-from otel_ml_exporters.contract.clauses import _by_name, _delivered
-from otel_ml_exporters.contract.stream import Stream, every_kind, points, row, rows, run_in
-from otel_ml_exporters.records import StepRecord
+from otel_ml_exporters.contract.clauses import _by_name, _delivered, _killed_after
+from otel_ml_exporters.contract.stream import AT, Stream, every_kind, points, row, rows, run_in
+from otel_ml_exporters.records import HistogramValue, Params, RunStatus, StepRecord, Summary, Table, Text
 from tests.contract.lines import Lines, points_of
 
 CLAUSES = {
@@ -81,3 +81,23 @@ def test_points_are_put_together_by_series() -> None:
     assert _by_name([("a", "step", 1, 0.5), ("b", "step", 1, 2.0), ("a", "step", 0, 1.0), ("a", "eval", 1, 3.0)]) == {
         ("a", "step"): [(1, "0.5"), (0, "1.0")], ("b", "step"): [(1, "2.0")], ("a", "eval"): [(1, "3.0")],
     }  # fmt: skip
+
+
+def test_a_record_of_each_kind_says_something_that_a_backend_has_to_take() -> None:
+    params, text, table, histogram, summary, status = every_kind(1)
+
+    assert params == Params(1, AT, {"lr": 0.1, "net": {"layers": [1, 2]}})
+    assert text == Text(2, AT, "sample", "step", 1, "a text, with ünïcode")
+    assert table == Table(3, AT, "wrong", "step", 1, ("said", "sure"), ((3, 0.25), (8, None)))
+    assert histogram == HistogramValue(4, AT, "weights", "step", 1, (-1.0, 0.0, 2.5), (3.0, 7.0))
+    assert (summary, status) == (Summary(5, AT, {"test/accuracy": 0.9}), RunStatus(6, AT, "running"))
+
+
+def test_a_writer_is_killed_once_it_has_stored_what_it_is_to_store(tmp_path: Path) -> None:
+    case = ExporterCase("tests.contract.lines:Lines", points_of)
+
+    last = _killed_after(case, tmp_path, 5)
+
+    assert last >= 5
+    assert int((run_in(tmp_path).dir.parents[2] / "mark").read_text()) >= last
+    assert points(rows(1, last), float) == list(points_of(run_in(tmp_path)))[: 2 * last]

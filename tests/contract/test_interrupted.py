@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from otel_ml_exporters.contract.case import CANNOT_BE_FORKED
 from otel_ml_exporters.contract.interrupted import _Calls, _life, _moments, _position, live_and_die
-from otel_ml_exporters.contract.stream import run_in
+from otel_ml_exporters.contract.stream import points, rows, run_in
 from otel_ml_exporters.exporter import Exporter
-from tests.contract.lines import AnotherPosition, Lines
+from otel_ml_exporters.records import RunInfo
+from tests.contract.lines import AnotherPosition, Lines, points_of
 
 
 @pytest.mark.parametrize(
@@ -83,3 +85,27 @@ def test_the_last_of_all_lives_says_up_to_where_it_has_stored(
     live_and_die(make, run_in(tmp_path))
 
     assert capsys.readouterr().out == "19\n"
+
+
+class Counting(Lines):
+    """Says up to which row it has stored."""
+
+    def start(self, run: RunInfo) -> None:
+        super().start(run)
+        self.run = run
+
+    def position(self) -> int | None:
+        return max((step for _, _, step, _ in points_of(self.run)), default=0)
+
+
+def test_the_first_and_the_last_life_store_all_and_those_between_are_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live_and_die(Counting, run_in(tmp_path))
+
+    assert capsys.readouterr().out == "40\n"
+    assert list(points_of(run_in(tmp_path))) == points(rows(1, 40), float)
+
+
+def test_a_process_says_by_its_status_that_its_library_cannot_be_forked() -> None:
+    assert CANNOT_BE_FORKED == 3

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from otel_ml._internal.transport.link import where_of
 from otel_ml.config import Config, Endpoint
+from otel_ml.env import MODE
 from otel_ml.quantities import seconds
 from otel_ml.wire.rendezvous import rendezvous_of
 from otel_ml_service.cli.checks.check import Check
@@ -21,12 +22,13 @@ _RELAY_TIMEOUT_S = 15.0
 def endpoint_checks(service: str | None) -> Iterator[Check]:
     """Yield how telemetry travels from here, and whether it arrives; `service` is an address behind a Collector."""
     config = Config.from_env()
+    endpoint = config.endpoint
+    # As it was asked for: a job without an endpoint goes on as if nobody had.
+    if MODE.read().value == "remote" and not endpoint.shown:
+        yield Check("wrong", "OTEL_ML_MODE is remote, and no endpoint is set", "set OTEL_EXPORTER_OTLP_ENDPOINT")
+        return
     if not config.is_remote:
         yield _embedded_check()
-        return
-    endpoint = config.endpoint
-    if not endpoint.shown:
-        yield Check("wrong", "OTEL_ML_MODE is remote, and no endpoint is set", "set OTEL_EXPORTER_OTLP_ENDPOINT")
         return
     where = f"{where_of(endpoint)} over {endpoint.protocol}"
     # Before the probe: what it adds to this number shows that it came through.

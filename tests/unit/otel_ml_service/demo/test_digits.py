@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from otel_ml_service.demo.digits import batches, held_out_set, save_digits, training_set
+from otel_ml_service.demo.digits import batches, held_out_set, montage, save_digits, training_set
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +39,33 @@ def test_an_epoch_shows_every_digit_once(digits: Path) -> None:
     )
 
     assert len(np.unique(seen)) == steps * 32
+
+
+def test_images_stand_side_by_side_each_pixel_as_a_square_of_four() -> None:
+    images = np.zeros((3, 64), dtype=np.float32)
+    images[2, 0] = 1.0
+    images[1, 63] = 0.5
+
+    picture = montage(images)
+
+    assert picture.shape == (70, 70)
+    assert sorted(np.unique(picture)) == [0, 127, 255]
+    assert (picture[36:40, 2:6] == 255).all()
+    assert (picture[30:34, 64:68] == 127).all()
+    assert (picture > 0).sum() == 32
+    assert montage(images[:0]).shape == (36, 36)
+
+
+def test_a_rank_takes_every_fourth_image_of_a_batch_and_an_epoch_ends_before_the_next_one_begins(digits: Path) -> None:
+    data = training_set(digits)
+    numbered = type(data)(np.arange(10, dtype=np.float32)[:, None], np.arange(10))
+
+    ranks = [
+        [batch.labels.tolist() for batch in batches(numbered, rank=rank, world_size=2, batch_size=3, steps=5, seed=3)]
+        for rank in range(2)
+    ]
+
+    joint = [[image for pair in zip(*pairs, strict=True) for image in pair] for pairs in zip(*ranks, strict=True)]
+    order = [image for batch in joint for image in batch]
+    shuffle = np.random.default_rng(3)
+    assert order == np.concatenate([shuffle.permutation(10) for _ in range(3)]).tolist()[:30]

@@ -108,3 +108,43 @@ def test_who_is_killed_is_waited_for() -> None:
     launch._kill(process)
 
     assert process.returncode == -signal.SIGKILL
+
+
+STAND_IN = """
+import os, pathlib, sys, time
+program, folder = sys.argv[1].rpartition(".")[2], pathlib.Path(sys.argv[2])
+with open(os.environ["CALLS"], "a") as calls:
+    calls.write(f"{program} {os.environ['RANK']} {os.environ['WORLD_SIZE']} {sys.argv[3]}\\n")
+print(f"otel_ml: {program} {os.environ['RANK']} speaks")
+if program == "trainer":
+    for step in range(19, 240, 20) if os.environ["RANK"] == "0" else ():
+        (folder / f"step-{step:05}.npz").touch()
+else:
+    while not ((folder / "finished").exists() and not list(folder.glob("step-*.npz"))):
+        for left in sorted(folder.glob("step-*.npz")):
+            left.rename(left.with_suffix(".done"))
+        time.sleep(0.005)
+"""
+
+
+def test_a_job_is_four_trainers_and_an_evaluator_that_is_killed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The programs are others that do as quickly what the demo's leave in the folder."""
+    program, calls = tmp_path / "stand_in.py", tmp_path / "calls"
+    program.write_text(STAND_IN)
+    monkeypatch.setenv("CALLS", str(calls))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(launch, "python_command", lambda *words: [sys.executable, "-S", str(program), *words])
+    looks: list[int] = []
+    said: list[str] = []
+    run = RunFolder(tmp_path / "digits" / "one")
+
+    launch.launch(Launch(run, ("jsonl",), 240, on_progress=lambda: looks.append(1), on_event=said.append))
+
+    assert sorted(calls.read_text().splitlines()) == [
+        "evaluator 0 1 240", "evaluator 0 1 240", *(f"trainer {rank} 4 240" for rank in range(4)),
+    ]  # fmt: skip
+    assert said[0] == "killed the evaluator (SIGKILL), and started it again"
+    assert set(said[1:]) == {"otel_ml: evaluator 0 speaks", *(f"otel_ml: trainer {rank} speaks" for rank in range(4))}
+    assert looks

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from otel_ml_service.demo.run import _progress_bar, is_installed, new_run
+from otel_ml_service.demo.run import _compared, _progress_bar, is_installed, new_run
+from otel_ml_service.demo.verify import compare
 from tests.recorded_run import digits_records, write_run
 
 
@@ -50,3 +51,11 @@ def test_progress_is_shown_on_a_terminal_and_sentences_everywhere(tmp_path: Path
         assert "0/240 starting 5 processes" in shown
     else:
         assert shown == "  killed [the] evaluator\n"
+
+
+def test_a_backend_that_does_not_hold_the_run_is_told_with_the_reason(tmp_path: Path) -> None:
+    records = digits_records(steps=3)
+    run = write_run(tmp_path, "one", records)
+
+    assert _compared("jsonl", run, records) == compare("jsonl", run, records)
+    assert "holds no offline run 'one'" in str(_compared("wandb", run, records))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from otel_ml.testing import Capture, otel_ml_capture
-from otel_ml_service.demo import digits, disturbance
+from otel_ml_service.demo import digits
 from otel_ml_service.demo.disturbance import KILL_EVALUATOR_AT, slow_down
 from otel_ml_service.demo.network import Network
 from otel_ml_service.demo.settings import Settings
@@ -56,6 +57,8 @@ def test_a_rank_says_what_it_trains_with_and_rank_0_on_what(otel_ml_capture: Cap
         "evaluate_every": 20, "seed": 7,
     }  # fmt: skip
     _, accuracy, _ = trained(tmp_path, 2)
+    assert (told["ml.artifact"].name, told["ml.artifact"].step) == ("model.npz", 1)
+    assert told["ml.artifact"].body == (tmp_path / "model.npz").read_bytes()
     assert told["ml.summary"].body == {"train/accuracy": pytest.approx(accuracy[-1])}
 
 
@@ -76,7 +79,7 @@ def trained(folder: Path, steps: int = STEPS) -> tuple[list[float], list[float],
 
 def test_one_rank_is_slow_for_41_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(disturbance.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     slow = []
     for rank in range(4):
         for step in range(240):

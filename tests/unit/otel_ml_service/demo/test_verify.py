@@ -9,7 +9,7 @@ import pytest
 
 from otel_ml_exporters.records import Record, RunInfo, StepRecord
 from otel_ml_exporters.registry import exporter_class
-from otel_ml_service.demo.verify import compare
+from otel_ml_service.demo.verify import _mlflow, _same, compare, float32
 from tests.recorded_run import digits_records, write_run
 
 BACKENDS = ["jsonl", "tensorboard"]
@@ -35,6 +35,9 @@ def test_a_backend_that_was_given_everything_is_identical(tmp_path: Path, backen
 
     assert result.different == []
     assert (result.extra, result.expected_extra) == (1, 1)
+    every = {(record.axis, name, record.step)
+             for record in records if isinstance(record, StepRecord) for name in record.values}  # fmt: skip
+    assert result.points == len(every)
     assert result.is_identical
 
 
@@ -51,6 +54,8 @@ def test_a_changed_value_a_lost_step_and_a_duplicate_are_found(tmp_path: Path) -
     assert not result.is_identical
     assert ("step", "loss") in {key for key, _ in result.different}
     assert result.extra == len(json.loads(lines[5])["values"])
+    assert result.points == compare("jsonl", write_run(tmp_path, "r2", records), records).points - len(result.different)
+    assert len(result.different) == 1 + len(json.loads(lines[4])["values"])
 
 
 def test_a_backend_without_otel_mls_bookkeeping_holds_all_that_it_should(tmp_path: Path) -> None:
@@ -67,3 +72,24 @@ def test_a_backend_without_otel_mls_bookkeeping_holds_all_that_it_should(tmp_pat
     assert compare("tensorboard", run, records).is_identical
     assert compare("jsonl", run, records).is_identical
     assert not compare("tensorboard", run, [*records, replace(records[0], seq=3, step=1)]).is_identical
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [(math.inf, 1.7976931348623157e308), (-math.inf, -1.7976931348623157e308), (0.5, 0.5), (-3.0, -3.0)],
+)
+def test_mlflow_stores_the_largest_double_for_infinity(value: float, stored: float) -> None:
+    assert _mlflow(value) == stored
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "is_same"),
+    [(1.0, 1.0, True), (1.0, 2.0, False), (None, 1.0, False), (math.nan, math.nan, True), (math.nan, 1.0, False),
+     (1.0, math.nan, False)],
+)  # fmt: skip
+def test_a_value_is_the_same_where_nan_is_nan(stored: float | None, wanted: float, is_same: bool) -> None:
+    assert _same(stored, wanted) is is_same
+
+
+def test_a_float32_is_the_nearest_one() -> None:
+    assert [float32(value) for value in (0.1, 1e300, -1e300, 2.0)] == [0.10000000149011612, math.inf, -math.inf, 2.0]

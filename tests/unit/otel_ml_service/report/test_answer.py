@@ -9,7 +9,7 @@ import pytest
 
 from otel_ml_exporters.records import Params, Record, RunStatus, Span, SpanBatch, StepRecord, Table, Text
 from otel_ml_service.findings.finding import COLUMNS
-from otel_ml_service.report.answer import answer, troubles
+from otel_ml_service.report.answer import Trouble, _cost, _shown_by, _what, _when, answer, troubles
 from otel_ml_service.report.contents import Contents, contents
 from otel_ml_service.report.sections import findings
 from otel_ml_service.report.steps_told import steps_told
@@ -241,3 +241,136 @@ def test_what_remains_may_be_no_number(left: float) -> None:
     run = run_of(further=[StepRecord(50, "trainer", "step", 10, 0, 1010.0, {"time/step": 0.05, **unknown})])
 
     assert "step 10 · 50 ms a step" in "".join(Reader(answer(run, steps_told(run))).texts)
+
+
+def trouble(kind: str, who: str = "rank 2", **given: object) -> Trouble:
+    about: dict[str, object] = {
+        "place": "", "role": "trainer", "axis": "step", "level": "warning", "rank": 2, "phase": "forward", "since": 4,
+        "until": None, "extra_s": 0.02, "cost_s": 0.2, "slowdown": 0.5, "shows": 4, "share": None, **given,
+    }  # fmt: skip
+    return Trouble(kind=kind, who=who, **about)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (trouble("slow"), "Rank 2 is slow in forward, since step 4"),
+        (trouble("slow", until=7), "Rank 2 was slow in forward, steps 4–7"),
+        (trouble("slow", until=4, phase=""), "Rank 2 was slow, step 4"),
+        (trouble("slow", role="generator"), "Rank 2 of generator is slow in forward, since step 4"),
+        (trouble("slow", "role generator", role="trainer"), "Role generator is slow in forward, since step 4"),
+        (trouble("slow", "role a", role="generator", axis="rollout"), "Role a is slow in forward, since rollout 4"),
+        (trouble("silent", phase=""), "Rank 2 has been silent, since step 4"),
+        (trouble("silent", "ranks 2, 5", until=1234, phase=""), "Ranks 2, 5 was silent, steps 4–1,234"),
+        (trouble("pause", "nobody"), "The job pauses now and then in forward, since step 4"),
+        (trouble("pause", "nobody", role="generator", until=7, phase=""),
+         "Role generator paused now and then, steps 4–7"),
+        (trouble("pause"), "Rank 2 pauses now and then in forward, since step 4"),
+        (trouble("pause", role="generator"), "Rank 2 of generator pauses now and then in forward, since step 4"),
+        (trouble("stage", "stage 1"), "Stage 1 has 1.5 × the work of the other stages, since step 4"),
+        (trouble("stage", "stage 1", until=7, slowdown=None),
+         "Stage 1 had 1 × the work of the other stages, steps 4–7"),
+        (trouble("load", amount="tokens", given=1.4), "Rank 2 has 1.4 × the tokens of the others, since step 4"),
+        (trouble("load", "ranks 2, 5", amount="tokens", given=1.4),
+         "Ranks 2, 5 have 1.4 × the tokens of the others, since step 4"),
+        (trouble("load", until=7, amount="tokens", given=1.4, role="generator"),
+         "Rank 2 of generator had 1.4 × the tokens of the others, steps 4–7"),
+        (trouble("shape", "nobody", role="generator"),
+         "Step time of generator follows the data (forward vary together), nobody is slow, since step 4"),
+        (trouble("shape", "nobody", amount="seq_len", until=7),
+         "Step time follows seq_len of each rank (forward vary together), nobody is slow, steps 4–7"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_finding_is_a_clause(one: Trouble, said: str) -> None:
+    assert _what(one) == said
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (trouble("slow", share=0.25), ": +20 ms a step, 25 % of the time, 200 ms in all"),
+        (trouble("slow", share=1.7), ": +20 ms a step, 100 % of the time, 200 ms in all"),
+        (trouble("slow"), ": +20 ms a step, 50 % longer than the usual rank, 200 ms in all"),
+        (trouble("slow", "role generator"), ": +20 ms a step, 50 % longer than before, 200 ms in all"),
+        (trouble("slow", extra_s=None, cost_s=None, slowdown=None), ""),
+        (trouble("slow", extra_s=0.0, cost_s=0.2, slowdown=0.0), ": 200 ms in all"),
+    ],
+)
+def test_what_a_finding_costs_is_told_as_far_as_it_is_known(one: Trouble, said: str) -> None:
+    assert _cost(one) == said
+
+
+def test_one_step_is_no_steps() -> None:
+    assert [_when(trouble("slow", since=1000, until=until)) for until in (None, 1000, 1001)] == [
+        "since step 1,000", "step 1,000", "steps 1,000–1,001",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rank", "said", "shown"),
+    [(2, 5, 5), (2, 4, 4), (2, 7, 7), (2, 3, 6), (2, 8, 6), (2, None, 6), (3, None, 7), (None, None, 4), (9, None, 4)],
+)
+def test_a_finding_is_shown_by_the_step_that_it_names_or_by_its_worst(
+    rank: int | None, said: int | None, shown: int
+) -> None:
+    slow = {3: {2: 9.0}, 4: {2: 1.0}, 6: {2: 3.0, 3: math.nan}, 7: {2: 2.0, 3: 0.5}, 8: {2: 9.0}}
+
+    assert _shown_by(slow, rank, 4, 7, said) == shown
+
+
+def test_the_most_expensive_of_what_lasts_comes_first_and_then_what_is_over() -> None:
+    def found(rank: int, until: int | None, cost: float | None) -> tuple[object, ...]:
+        return ("warning", "slow", rank, "forward", 4, until, 1.0, 0.025, cost, *_NOBODY)
+
+    rows = [found(0, 7, 9.0), found(1, None, 1.0), found(2, None, 5.0), found(3, 7, 10.0), found(4, None, None)]
+
+    assert [one.rank for one in troubles(run_of(*rows))] == [2, 1, 4, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "axis", "role"),
+    [
+        ("otel_ml/findings", "step", "trainer"),
+        ("generator/otel_ml/findings", "step", "generator"),
+        ("generator/rollout/otel_ml/findings", "rollout", "generator"),
+        ("rollout/otel_ml/findings", "rollout", "trainer"),
+    ],
+)
+def test_a_table_of_findings_is_of_a_role_and_an_axis(name: str, axis: str, role: str) -> None:
+    row = ("critical", "slow", 2, "forward", 4, 7, True, 0.025, math.inf, *_NOBODY)
+    table = Table(1, 1.0, name, axis, 9, COLUMNS, (row, ("warning", "slow", 2, "forward", None, 7)))
+
+    [one] = troubles(contents("run-1", "pages", [table]))
+
+    assert (one.role, one.axis, one.place) == (role, axis, name.removesuffix("otel_ml/findings"))
+    assert (one.level, one.kind, one.who, one.phase, one.since, one.until) == (
+        "critical", "slow", "rank 2", "forward", 4, 7,
+    )  # fmt: skip
+    assert (one.extra_s, one.cost_s, one.slowdown, one.share, one.shows) == (0.025, None, None, None, 4)
+
+
+def test_the_share_of_the_time_is_that_of_the_steps_that_had_it() -> None:
+    took = {step: 0.1 if 4 <= step <= 7 else 9.0 for step in range(10)}
+    rows = [StepRecord(step + 1, "trainer", "step", step, 0, 1.0, {"time/step": value}) for step, value in took.items()]
+    account = [
+        StepRecord(step + 1, "trainer", "step", step, 0, 1.0, {
+            "time/step": 9.0, "time/exposed/a": 0.15, "time/exposed/b": 0.05, "time/exposed/a/rank": 1.0,
+        })
+        for step in range(10)
+    ]  # fmt: skip
+    table = Table(99, 1.0, "otel_ml/findings", "step", 9, COLUMNS,
+                  (("critical", "slow", 2, "forward", 4, 7, 1.0, 0.025, 0.1, *_NOBODY),))  # fmt: skip
+
+    [timed] = troubles(contents("run-1", "pages", [*rows, table]))
+    [by_account] = troubles(contents("run-1", "pages", [*account, table]))
+
+    assert timed.share == pytest.approx(0.25)
+    assert by_account.share == pytest.approx(0.125)
+
+
+def test_five_findings_are_told_and_how_many_more_there_are() -> None:
+    rows = [("warning", "slow", rank, "forward", 4, 7, 1.0, 0.025, 0.1, *_NOBODY) for rank in range(7)]
+
+    assert "2 more below." in said(run_of(*rows))
+    assert said(run_of(*rows)).count("was slow in forward") == 5
+    assert "more below" not in said(run_of(*rows[:5]))

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from otel_ml_exporters.records import StepRecord
 from otel_ml_service.report.axes import beside
+from otel_ml_service.report.by_version import by_version_and_task
 from otel_ml_service.report.contents import Contents, contents
 from otel_ml_service.report.page import page
 from tests.unit.otel_ml_service.report.job_of_roles import job_of_two_roles
@@ -74,3 +76,50 @@ def test_a_metric_is_drawn_by_the_version_of_its_samples_and_by_task(read: Reade
     assert set(points) == set(range(59))
     assert by_task["lines"][0]["points"][0] == [0, 0.3]
     assert "reward by version" in read.text
+
+
+def by_version_of(*names: str) -> str:
+    rows = [
+        StepRecord(step + 1, "trainer", "step", step, 0, 1.0 + step, {name: float(step) for name in names})
+        for step in range(4)
+    ]
+    return by_version_and_task(contents("run", "pages", rows))
+
+
+@pytest.mark.parametrize(
+    ("names", "titles"),
+    [
+        (["reward", "reward/environment/math", "reward/environment/code"], ["reward by task"]),
+        (["reward", "reward/environment/math"], []),
+        (["consumed/version/generator/0", "reward", "reward/generator/0"], ["reward by version"]),
+        (["consumed/version/generator/0", "reward/generator/0"], []),
+        (["consumed/version/generator/max", "reward", "reward/generator/max"], []),
+        (["reward", "reward/generator/0"], []),
+        (["reward"], []),
+    ],
+)
+def test_a_chart_by_version_or_by_task_is_there_where_there_are_several(names: list[str], titles: list[str]) -> None:
+    drawn = by_version_of(*names)
+
+    assert [text for text in Reader(drawn).texts if text.startswith("reward by ")] == titles
+    assert ("By version: the mean of the samples" in drawn) is (titles == ["reward by version"])
+    assert bool(drawn) is bool(titles)
+
+
+@pytest.mark.parametrize(
+    ("time", "told"), [(9.9, ""), (10.0, "beside step 0"), (10.1, "beside step 1"), (20.0, "beside step 1"), (20.1, "")]
+)
+def test_a_step_of_another_axis_is_beside_the_one_that_was_being_done(time: float, told: str) -> None:
+    rows = [StepRecord(at + 1, "trainer", "step", at, 0, 10.0 + 10.0 * at, {"loss": 1.0}) for at in range(2)]
+
+    run = contents("run", "pages", [*rows, StepRecord(9, "generator", "rollout", 7, 0, time, {"generator/x": 1.0})])
+
+    assert beside(run, "generator", "rollout", 7) == told
+    assert beside(run, "generator", "rollout", 8) == ""
+    assert beside(run, "generator", "step", 7) == ""
+
+
+def test_where_there_is_no_trainer_nothing_is_beside_it() -> None:
+    run = contents("run", "pages", [StepRecord(9, "generator", "rollout", 7, 0, 1.0, {"generator/x": 1.0})])
+
+    assert beside(run, "generator", "rollout", 7) == ""

@@ -6,9 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import pytest
+
 from otel_ml_exporters.records import Span
 from otel_ml_exporters.span_lines import SpanLines
-from otel_ml_service.report.heat_map import heat_map
+from otel_ml_service.report.heat_map import _colored, _ticks, heat_map
 from otel_ml_service.report.rank_times import RankTimes
 from otel_ml_service.stored_runs.read_spans import SpanRow
 from tests.unit.otel_ml_service.report.test_page import Reader
@@ -167,3 +170,98 @@ def test_only_where_columns_are_several_steps_it_is_said() -> None:
     assert said not in heat_map(every_tenth, "step", "trainer")
     assert said in heat_map(many, "step", "trainer")
     assert said in heat_map(halved.all(), "step", "trainer", is_thinned=halved.is_thinned)
+
+
+def test_the_picture_has_its_names_on_the_left_and_its_steps_below() -> None:
+    read = Reader(heat_map({10: {0: 0.0, 1: 0.5}, 20: {0: 0.25, 1: float("nan")}}, "step", "trainer"))
+
+    texts = [(has["x"], has["y"], has["text-anchor"]) for tag, has in read.elements if tag == "text"]
+    # 900 wide, less 84 of the names and 4 on the right: two columns of 406; rows of 18 from 6 on.
+    assert list(zip(read.texts[:5], texts, strict=True)) == [
+        ("rank 0", ("78", "19.0", "end")), ("rank 1", ("78", "37.0", "end")),
+        ("10", ("287.0", "56", "middle")), ("20", ("693.0", "56", "middle")), ("step", ("492.0", "70", "middle")),
+    ]  # fmt: skip
+    [frame] = [has["viewbox"] for tag, has in read.elements if tag == "svg"]
+    assert frame == "0 0 900 76"
+    [image] = [(has["x"], has["y"], has["width"], has["height"]) for tag, has in read.elements if tag == "image"]
+    assert image == ("84", "6", "812", "36")
+    [cursor] = [(has["width"], has["height"]) for tag, has in read.elements if tag == "rect"]
+    assert cursor == ("406.00", "18")
+    data = shown({10: {0: 0.0, 1: 0.5}, 20: {0: 0.25, 1: float("nan")}})
+    assert data["values"] == [[0, 25], [50, -1]]
+    assert (data["left"], data["top"], data["width"], data["height"]) == (84, 6, 406.0, 18)
+
+
+@pytest.mark.parametrize(("ranks", "tall", "named"), [(16, 18, 16), (17, 9, 9), (48, 9, 24), (49, 6, 17), (64, 6, 22)])
+def test_rows_of_many_ranks_are_lower_and_not_all_of_them_have_a_name(ranks: int, tall: int, named: int) -> None:
+    steps = {0: dict.fromkeys(range(ranks), 0.1)}
+
+    texts = Reader(heat_map(steps, "step", "trainer")).texts
+
+    assert shown(steps)["height"] == tall
+    assert sum(text.startswith("rank ") for text in texts) == named
+    assert len(shown(steps)["rows"]) == ranks
+
+
+@pytest.mark.parametrize(
+    ("columns", "ticks"),
+    [
+        (1, [(0, "middle")]),
+        (2, [(0, "middle"), (1, "middle")]),
+        (3, [(0, "start"), (2, "end")]),
+        (7, [(0, "start"), (6, "end")]),
+        (8, [(0, "start"), (2, "middle"), (4, "middle"), (6, "middle"), (7, "end")]),
+    ],
+)
+def test_some_columns_have_their_step_below(columns: int, ticks: list[tuple[int, str]]) -> None:
+    assert _ticks(columns) == ticks
+
+
+def test_twice_the_usual_time_is_red_and_the_usual_time_can_hardly_be_seen() -> None:
+    colors = _colored(np.array([[0.0, 1.0, 5.0, np.nan, 1 / 3, 2 / 3, -1.0]])).tolist()[0]
+
+    assert colors == [
+        [90, 140, 215, 26], [212, 56, 40, 255], [212, 56, 40, 255], [150, 156, 168, 120], [90, 140, 215, 140],
+        [240, 178, 66, 235], [90, 140, 215, 26],
+    ]  # fmt: skip
+    assert "rgb(90 140 215 / 0.10), rgb(90 140 215 / 0.55), rgb(240 178 66 / 0.92), rgb(212 56 40 / 1.00)" in heat_map(
+        {0: {0: 0.1, 1: 0.2}}, "step", "trainer"
+    )
+
+
+def test_of_many_steps_the_axis_says_the_first_of_a_column_and_the_last_of_all() -> None:
+    every = {step: {0: 0.0, 1: 0.5} for step in range(1000)}
+
+    texts = Reader(heat_map(every, "step", "trainer")).texts
+
+    # 200 columns of 5 steps
+    assert [text for text in texts if text.isdecimal()] == ["0", "250", "500", "750", "999"]
+    assert len(shown(every)["steps"]) == 200
+
+
+def test_a_rank_that_took_a_little_longer_is_measured_against_the_usual_one() -> None:
+    times = RankTimes()
+    for rank, ms in ((0, 100), (1, 100), (2, 150)):
+        times.add([span("forward", rank, 3, 0, ms)])
+
+    assert {rank: round(value, 6) for rank, value in times.all()[3].items()} == {0: 0.0, 1: 0.0, 2: 0.5}
+
+
+def test_spans_of_one_timer_in_a_step_add_up() -> None:
+    times = RankTimes()
+    for rank, ms in ((0, 50), (1, 50), (2, 100)):
+        times.add([span("forward", rank, 3, 0, ms), span("forward", rank, 3, 200 * 10**6, ms)])
+
+    assert {rank: round(value, 6) for rank, value in times.all()[3].items()} == {0: 0.0, 1: 0.0, 2: 1.0}
+
+
+def test_two_steps_become_the_one_in_which_a_rank_was_slower() -> None:
+    times = RankTimes(most_cells=2, most_slowdowns=4)
+    for step, slow in ((0, 40), (1, 60), (2, 20), (3, 80), (4, 20)):
+        for rank in range(2):
+            times.add([span("forward", rank, step, step * 10**9, slow if rank else 20)])
+
+    assert times.is_thinned
+    assert list(times.all()) == sorted(times.all())
+    assert 3 in times.all()
+    assert not RankTimes(most_cells=2, most_slowdowns=400).is_thinned

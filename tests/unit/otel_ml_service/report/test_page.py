@@ -13,7 +13,7 @@ from otel_ml_exporters.records import Params, Span, StepRecord, Table
 from otel_ml_service.cli import main
 from otel_ml_service.findings.finding import COLUMNS
 from otel_ml_service.report.contents import contents
-from otel_ml_service.report.page import page
+from otel_ml_service.report.page import page, page_of_parts
 from otel_ml_service.report.timeline import timeline
 from otel_ml_service.report.timing import timers
 from otel_ml_service.stored_runs.run_history import history
@@ -242,3 +242,31 @@ def test_the_command_says_as_json_what_it_wrote(
         "file": str(file), "bytes": file.stat().st_size,
         "runs": [{"id": "01abc", "experiment": "digits", "attached_to": []}],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "notes", "title", "texts"),
+    [
+        ("", "", "run-1", ["pages", "run-1"]),
+        ("run-1", "", "run-1", ["pages", "run-1"]),
+        ("best", "a note", "best", ["pages/run-1", "best", "a note"]),
+    ],
+)
+def test_a_page_has_the_name_that_people_gave_its_run(name: str, notes: str, title: str, texts: list[str]) -> None:
+    run = contents("run-1", "pages", [])
+    run.name, run.notes = name, notes
+
+    read = Reader(page([run]))
+
+    assert read.texts[: 1 + len(texts)] == [title, *texts]
+    assert read.texts[-1] == "Made by otel-ml report."
+    assert Reader(page([run, run])).texts[:2] == ["2 runs of pages", "2 runs"]
+
+
+def test_parts_of_a_live_page_have_their_names_and_their_digests() -> None:
+    read = Reader(page_of_parts("best", {"title": ("ab", "<b>x</b>"), "curves": ("cd", "")}, 7))
+
+    parts = [(has["data-part"], has["data-hash"]) for tag, has in read.elements if "data-part" in has]
+    [main] = [(has["data-live-run"], has["data-version"]) for tag, has in read.elements if tag == "main"]
+    [back] = [has["href"] for tag, has in read.elements if tag == "a"]
+    assert (parts, main, back) == ([("title", "ab"), ("curves", "cd")], ("best", "7"), "../../../")

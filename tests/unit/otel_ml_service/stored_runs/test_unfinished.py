@@ -11,6 +11,7 @@ import pytest
 
 from otel_ml.wire.rendezvous import Rendezvous, rendezvous_of
 from otel_ml.wire.rendezvous import Service as Announcement
+from otel_ml.wire.spool_format import Frame, encode_frame, encode_head, read_spool
 from otel_ml_service.stored_runs.run_folders import RunFolder
 from otel_ml_service.stored_runs.unfinished import (
     has_writers,
@@ -141,3 +142,43 @@ def test_spools_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 def test_where_nothing_was_acknowledged_no_request_is_in_no_run(tmp_path: Path) -> None:
     assert in_no_run(tmp_path, "") == 0
+
+
+def test_processes_that_send_to_an_endpoint_of_the_users_are_told_from_those_that_ended(tmp_path: Path) -> None:
+    rendezvous = meeting("01away", "rank9-000000")
+    resource = read_spool(rendezvous.spool / "rank9-000000.spool").resource
+    frame = Frame("M", b"values")
+    content = encode_frame(frame) + frame.payload
+    for name, endpoint, left in (
+        ("rank0-000001", "http://a:4318", content),
+        ("rank0-000002", "http://b:4318", content),
+        ("rank1-000000", "http://c:4318", content),
+        ("rank2-000000", "http://d:4318", b""),
+    ):
+        head = b"".join(encode_head(resource, endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT"))
+        (rendezvous.spool / f"{name}.spool").write_bytes(head + left)
+
+    [over] = unfinished(tmp_path / "runs")
+    with (rendezvous.spool / "rank1-000000.spool").open("rb") as rank:
+        fcntl.flock(rank, fcntl.LOCK_EX)
+        [alive] = unfinished(tmp_path / "runs")
+
+    assert over.sent_to == {"rank0": "http://b:4318", "rank1": "http://c:4318"}
+    assert (over.variable, over.is_sending) == ("OTEL_EXPORTER_OTLP_ENDPOINT", False)
+    assert alive.sent_to == {"rank0": "http://b:4318"}
+    assert alive.is_sending
+
+
+def test_of_processes_with_endpoints_in_several_variables_all_are_named(tmp_path: Path) -> None:
+    rendezvous = meeting("01away", "rank9-000000")
+    spool = rendezvous.spool / "rank9-000000.spool"
+    resource = read_spool(spool).resource
+    spool.unlink()
+    for rank, variable in enumerate(("B", "A", "B")):
+        (rendezvous.spool / f"rank{rank}-000000.spool").write_bytes(
+            b"".join(encode_head(resource, "http://a", variable))
+        )
+
+    [run] = unfinished(tmp_path / "runs")
+
+    assert (run.variable, run.sent_to, run.spools) == ("A and B", {}, 3)

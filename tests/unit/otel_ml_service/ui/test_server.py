@@ -13,6 +13,7 @@ import pytest
 from otel_ml.wire.published_name import is_own
 from otel_ml_exporters.records import Params, RunStatus, StepRecord, Text
 from otel_ml_service.ui import known_runs
+from otel_ml_service.ui.server import _chart_request
 from tests.recorded_run import write_run
 from tests.unit.otel_ml_service.report.odd_names import SHOWN, controls_in, odd_run
 from tests.unit.otel_ml_service.report.runs import HOSTILE, records_of_everything
@@ -310,3 +311,45 @@ def test_a_comparison_follows_its_runs_while_they_train(client: Client, tmp_path
     newest = news["version"]
     assert client.get(f"news?{asked}&version={newest}").status == 204
     assert client.get("news?run=digits/run-1").status == 404
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "generation", "last"),
+    [
+        ("ab", "ab", None, None),
+        ("ab:3:17", "ab", 3, 17),
+        ("ab:3:-1", "ab", 3, -1),
+        ("ab:3:", "ab", None, None),
+        ("ab::17", "ab", None, None),
+        ("ab:3:\u00b2", "ab", None, None),
+        ("ab:3:" + "9" * 19, "ab", 3, int("9" * 19)),
+        ("ab:3:" + "9" * 20, "ab", None, None),
+    ],
+)
+def test_what_a_page_has_of_a_chart_is_asked_for_in_whole_numbers(
+    text: str, key: str, generation: int | None, last: int | None
+) -> None:
+    found = _chart_request(text)
+
+    assert (found.key, found.generation, found.last) == (key, generation, last)
+
+
+def test_pages_are_html_and_data_is_json(client: Client, tmp_path: Path) -> None:
+    write_run(tmp_path, "run-1", records_of_everything())
+
+    listed, rows, page = client.get(""), client.get("runs.json"), client.get("run/digits/run-1/")
+
+    assert [said.headers["Content-Type"] for said in (listed, rows, page)] == [
+        "text/html; charset=utf-8", "application/json", "text/html; charset=utf-8",
+    ]  # fmt: skip
+    assert page.headers["Content-Length"] == str(len(page.body.encode()))
+    assert str(tmp_path) in listed.body
+    step = client.get("run/digits/run-1/step?step=57&role=trainer&axis=step").json
+    assert (step["step"], step["role"]) == (57, "trainer")
+    assert client.get("run/digits/run-1/step?step=").json["rows"]
+    version = client.get("run/digits/run-1/news").json["version"]
+    assert client.get(f"run/digits/run-1/news?version={version}").status == 204
+    assert client.get("compare?run=digits/run-1").status == 404
+    assert client.get("compare?run=digits/run-1&run=digits/run-1").status == 404
+    assert client.get("run/digits/none/").status == 404
+    assert client.get("run/digits/run-1/other").status == 404
