@@ -29,7 +29,7 @@ NEAR = 3
 """Steps within which two changes are at the same time."""
 
 _OF_TIME = re.compile(
-    r"(per[_ ]?s(ec|econd)?\b|/s\b|throughput|goodput|mfu|token_rate|wall|elapsed|eta\b)", re.IGNORECASE
+    r"(per[_ ]?s(ec|econd)?\b|/s\b|throughput|goodput|mfu|token_rate|wall|elapsed|(?<![a-z])eta\b)", re.IGNORECASE
 )
 """Names of what is measured by the clock: of a slow step they are another word, not a cause."""
 

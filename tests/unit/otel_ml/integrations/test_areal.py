@@ -52,16 +52,20 @@ class PerfTracer:
 class SessionTracer:
     def __init__(self) -> None:
         self.next = 0
+        self.asked: list[tuple[object, ...]] = []
 
     def register_session(self, task_id: int) -> int:
         self.next += 1
         return self.next - 1
 
-    def record_event(self, session_id: int, event: object, **payload: object) -> None: ...
+    def record_event(self, session_id: int, event: object, **payload: object) -> None:
+        self.asked.append(("record_event", session_id, event, payload))
 
-    def increment_counter(self, session_id: int, name: str, value: int = 1) -> None: ...
+    def increment_counter(self, session_id: int, name: str, value: int = 1) -> None:
+        self.asked.append(("increment_counter", session_id, name, value))
 
     def reset(self) -> None:
+        self.asked.append(("reset",))
         self.next = 0
 
 
@@ -304,3 +308,26 @@ def test_a_worker_of_areals_runs_its_module_as_the_rank_and_role_that_areal_give
 def test_a_worker_without_a_module_says_what_it_expects() -> None:
     with pytest.raises(SystemExit, match=r"areal\.infra\.rpc\.rpc_server"):
         main([])
+
+
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("enabled", [True, False])
+def test_areal_traces_all_that_it_traced_before(areal: Any, enabled: bool) -> None:
+    tracer, sessions = areal.PerfTracer(enabled=enabled), areal.SessionTracer()
+    with tracer.trace_scope("a", category=Category.SYNC, args={"x": 1}, of_the_profiler=2) as theirs:
+        assert enabled or theirs == {"of_the_profiler": 2}
+    tracer.atrace_scope("b")
+    tracer.instant("c", category="misc", args={"y": 3})
+    tracer.save(step=4, force=True)
+    number = sessions.register_session(7)
+    sessions.record_event(number, "mark", reward=1.0)
+    sessions.increment_counter(number, "tokens", 5)
+    sessions.reset()
+
+    assert tracer.asked == [
+        ("a", Category.SYNC, {"x": 1}), ("b", None, None), ("c", "misc", {"y": 3}), ("save", 4, True),
+    ]  # fmt: skip
+    assert (number, sessions.next) == (0, 0)
+    assert sessions.asked == [
+        ("record_event", 0, "mark", {"reward": 1.0}), ("increment_counter", 0, "tokens", 5), ("reset",),
+    ]  # fmt: skip

@@ -165,3 +165,15 @@ def test_what_a_library_logs_on_the_background_thread_is_left_out(captured: Capt
     assert "made" in {event.kind for event in captured.events}
 
     assert ["of the program" in said for _, said in lines(captured)] == [True]
+
+
+def test_a_message_whose_arguments_do_not_fit_it_is_said_by_logging_and_the_next_one_is_kept(
+    captured: Capture, handler: LogHandler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = line("train.loop", "loss is %d")
+    wrong.args = ("unknown",)
+    for record in (wrong, line("train.loop", "and on")):
+        handler.handle(record)
+
+    assert "--- Logging error ---" in capsys.readouterr().err
+    assert [text.rpartition(" ")[2] for _, text in lines(captured)] == ["on"]

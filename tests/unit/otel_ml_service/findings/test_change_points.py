@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_ml_service.findings.change_points import LEAST, RECENT, change_points
+from otel_ml_service.findings.change_points import LEAST, RECENT, _bend, _is_beyond, _may_be_off, change_points
 from tests.quality.changes import NOISE, told_of_change, told_of_none
 
 SEEDS = range(20)
@@ -140,3 +140,54 @@ def test_a_level_far_beyond_all_before_it_is_told_of_a_short_series(since: int) 
     values[since:] -= 30
 
     assert [change.step for change in change_points(range(60), values).changes] == [since]
+
+
+@pytest.mark.parametrize("length", [16, 32, 64])
+def test_what_a_line_may_be_off_is_the_error_of_its_prediction_and_that_of_the_newest_median(length: int) -> None:
+    # Of least squares, from the matrix of its normal equations: at the middle of the newest steps.
+    at = np.arange(length)
+    line = np.stack([np.ones(length), at], axis=1)
+    ahead = np.array([1.0, length + (RECENT - 1) / 2])
+    of_line = ahead @ np.linalg.inv(line.T @ line) @ ahead
+    of_median = math.pi / 2 / RECENT
+
+    assert _may_be_off(length) == pytest.approx(math.sqrt(of_line + of_median), rel=0.003)
+
+
+@pytest.mark.parametrize("deviations", [1.0, 3.0])
+@pytest.mark.parametrize("above", range(0, 300, 20))
+def test_ranks_are_beyond_by_so_many_deviations_of_mann_and_whitney(above: int, deviations: float) -> None:
+    # 20 values of before, and 15 newer ones of which each is above some of them: `above` pairs in all.
+    reference = np.arange(20.0)
+    recent = np.array([above // 15 + (number < above % 15) - 0.5 for number in range(15)])
+    pairs, deviation = 300, math.sqrt(300 * 36 / 12)
+
+    assert _is_beyond(reference, recent, deviations) == (above - pairs / 2 >= deviations * deviation)
+
+
+def test_of_few_values_nearly_all_pairs_are_enough_and_equal_ones_count_half() -> None:
+    reference = np.arange(4.0)
+
+    assert _is_beyond(reference, np.array([9.0, 9.0, 9.0]), 99.0)
+    assert not _is_beyond(reference, np.array([9.0, 9.0, 3.0]), 99.0)
+    assert _is_beyond(np.zeros(50), np.zeros(50), 0.0)
+    assert not _is_beyond(np.zeros(50), np.zeros(50), 0.01)
+
+
+@pytest.mark.parametrize("curvature", [0.01, -0.01, 0.0])
+def test_a_parabola_rises_beyond_its_line_by_what_its_square_says(curvature: float) -> None:
+    x = np.arange(63) - 31.0
+    # Its medians in thirds are 21², 5² and 21², whose second difference tells the curvature; the newest steps lie 37.5
+    # from the middle, which is 37.5 / 21 thirds.
+    expected = max(0.0, curvature * (21**2 - 5**2) * ((37.5 / 21) ** 2 - 0.75))
+    assert _bend(curvature * x**2) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1.0, 4.0), (-1.0, -4.0), (1e300, 4e300)])
+def test_a_level_of_a_series_that_does_not_vary_is_told_exactly(before: float, after: float) -> None:
+    found = change_points(range(100, 200), [before] * 60 + [after] * 40)
+
+    (change,) = found.changes
+    assert (change.step, change.before, change.after) == (160, pytest.approx(before), after)
+    assert change.by == pytest.approx(after - before)
+    assert (found.values, found.is_told) == (100, True)
