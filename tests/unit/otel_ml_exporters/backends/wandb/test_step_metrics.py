@@ -47,3 +47,28 @@ def test_the_exporter_that_goes_on_knows_it_from_the_one_before(tmp_path: Path, 
         memory.write_bytes(memory.read_bytes()[:20])
 
     assert StepMetrics(memory).drawn("val", {"val/acc": 1.0}) == ({} if torn else {"val/acc": "epoch"})
+
+
+HIDDEN = {"otel_ml.hidden_summaries": [["val/*", True], ["val/kept", False], ["loss", True]]}
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_metric_has_no_summary_where_its_own_definition_or_the_last_glob_says_so(
+    tmp_path: Path, goes_on: bool
+) -> None:
+    memory = tmp_path / "step_metrics.json"
+    metrics = StepMetrics(memory)
+    metrics.learn({**SAID, **HIDDEN})
+    known = StepMetrics(memory) if goes_on else metrics
+
+    assert {name for name in ("val/acc", "val/kept", "loss", "lr") if known.hides(name)} == {"val/acc", "loss"}
+    assert known.drawn("val", {"val/acc": 1.0}) == {"val/acc": "epoch"}
+
+
+def test_what_an_older_exporter_has_remembered_is_known(tmp_path: Path) -> None:
+    memory = tmp_path / "step_metrics.json"
+    memory.write_text('[["val/*", "epoch"]]')
+    metrics = StepMetrics(memory)
+
+    assert metrics.drawn("val", {"val/acc": 1.0}) == {"val/acc": "epoch"}
+    assert not metrics.hides("val/acc")
