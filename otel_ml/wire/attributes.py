@@ -70,6 +70,8 @@ POSITION: Final = "otel_ml.position"
 EVENT_PARAMS: Final = "ml.params"
 STEP_METRICS_PARAM: Final = "otel_ml.step_metrics"
 """A parameter: what metrics are drawn over where W&B shows them, [[name or glob, metric], …]."""
+HIDDEN_SUMMARIES_PARAM: Final = "otel_ml.hidden_summaries"
+"""A parameter: of which metrics W&B's summary has nothing, [[name or glob, whether of these], …]."""
 SESSIONS_PARAM: Final = "otel_ml.sessions"
 """A parameter: names of sets of hyper-parameters beside the run's own; theirs begin with `<name>.`, their metrics with
 `<name>/`."""

@@ -22,7 +22,7 @@ SCHEMA = Path(__file__).with_name("schemas") / "semconv.schema.v2.json"
 
 OURS = ("ml.", "otel_ml.")
 
-NO_NAMES_ON_THE_WIRE = {"STEP_METRICS_PARAM", "SESSIONS_PARAM"}
+NO_NAMES_ON_THE_WIRE = {"HIDDEN_SUMMARIES_PARAM", "STEP_METRICS_PARAM", "SESSIONS_PARAM"}
 """Constants of `wire.attributes` that are parameters of a run."""
 
 JOB = """

@@ -189,3 +189,33 @@ def test_a_run_that_a_script_gives_another_name_has_it_in_the_backends(tmp_path:
     assert eventually(lambda: stored() == [("second", "b")] or None, timeout=120)
     [name] = tmp_path.glob("**/state/name")
     assert name.read_text().strip() == "second"
+
+
+WITHOUT_SUMMARIES = """
+    from otel_ml.compat import wandb
+    with wandb.init(project="axes", mode="offline") as run:
+        run.define_metric("val/*", step_metric="epoch", summary="none")
+        run.define_metric("val/kept", summary="max")
+        run.define_metric("again", summary="none")
+        for epoch in range(2):
+            run.log({"epoch": epoch, "val/acc": 0.5, "val/kept": 0.5, "loss": 1.0, "late": 1.0, "again": 1.0})
+        run.define_metric("late", summary="none")
+        run.define_metric("again", summary="last")
+"""
+
+
+def test_a_metric_that_shall_have_no_summary_has_none_on_wandbs_page(tmp_path: Path) -> None:
+    run(WITHOUT_SUMMARIES, environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl,wandb"}), tmp_path)
+    eventually(lambda: any(record.HasField("exit") for record in sent(tmp_path)), timeout=120)
+
+    # Of each metric its last definition, which says all of it.
+    said = {record.metric.name: record.metric for record in sent(tmp_path) if record.HasField("metric")}
+    assert {name for name, metric in said.items() if metric.summary.none} == {"val/acc", "late"}
+    assert {name: said[name].step_metric for name in ("val/acc", "val/kept", "late")} == {
+        "val/acc": "epoch",
+        "val/kept": "epoch",
+        "late": "otel_ml/step",
+    }
+    assert "otel_ml.hidden_summaries" not in [
+        item.key for record in sent(tmp_path) for item in (*record.config.update, *record.run.config.update)
+    ]

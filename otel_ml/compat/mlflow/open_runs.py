@@ -21,6 +21,7 @@ from otel_ml._internal.safe_repr import text_of
 from otel_ml.compat.mlflow.active_run import NOTE, PARENT, RUN_NAME, ActiveRun, now
 from otel_ml.compat.mlflow.default_store import default_store
 from otel_ml.compat.mlflow.experiment_ids import experiment_of_environment, experiment_of_id
+from otel_ml.compat.mlflow.joined_runs import JoinedRuns
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.own_backend import with_own_backend
 from otel_ml.compat.tracking.step_axes import StepCounts
@@ -51,6 +52,7 @@ class OpenRuns:
         self._lock = threading.Lock()  # of two threads that begin at once the later one has to know of the other's run
         self._begun: list[otel_ml.Run] = []
         self._known: dict[str, ActiveRun] = {}
+        self.joined = JoinedRuns(self._lock)
         self.experiment: str | None = None
         self.uri = ""
         self._exporters: tuple[str, ...] | None = None
@@ -92,6 +94,7 @@ class OpenRuns:
         """Begin a run of this thread, or join the one that the program itself has begun."""
         with self._lock:
             run, is_owner = self._run_for(run_id, name, tags, notes, experiment_id)
+            self.joined.keep(run)
         return self.join(run, "", is_owner=is_owner, tags=tags)
 
     def _run_for(
@@ -153,7 +156,12 @@ class OpenRuns:
         before = RUNTIME.current
         try:
             with self._lock:
-                run = self._run_for(run_id, None, {}, None)[0] if run_id else None
+                others = {run.id for run in self._begun if run.is_active}
+                run, is_ours = self._run_for(run_id, None, {}, None) if run_id else (None, False)
+                if run is not None and is_ours and run.id not in others:
+                    self.joined.add(run)
+                elif run is not None:
+                    self.joined.use(run)
         except ConfigError:
             return None
         # Beginning a run makes it the current one; here it is only written to.
@@ -281,7 +289,7 @@ def run_of(call: str, run_id: str | None) -> AbstractContextManager[ActiveRun]:
 
 @contextmanager
 def _inside(active: ActiveRun) -> Iterator[ActiveRun]:
-    with active.run.use():
+    with STATE.joined.using(active.run), active.run.use():
         yield active
 
 

@@ -12,6 +12,7 @@ from otel_ml.compat.tracking.step_axes import whole
 from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.values_so_far import ValuesSoFar
 from otel_ml.variable import comma_separated
+from otel_ml.wire.attributes import HIDDEN_SUMMARIES_PARAM, STEP_METRICS_PARAM
 from otel_ml.wire.published_name import matches
 
 __all__ = ["Definitions", "Metric"]
@@ -70,6 +71,7 @@ class Definitions:
     Attributes:
         _of_glob: what a glob asked of the summary of a name at the first value of it; later globs change nothing of it.
         _step: the newest row whose step is the step metric of all metrics, and that step.
+        _has_hidden: a metric has had no summary.
         _is_counted: rows have shared one, and each has a step of its own since.
     """
 
@@ -81,6 +83,7 @@ class Definitions:
     _shared: SharedIndex = field(default_factory=SharedIndex)
     _step: tuple[int, int] = (-1, -1)
     _is_counted: bool = False
+    _has_hidden: bool = False
 
     def define(
         self,
@@ -201,9 +204,19 @@ class Definitions:
         metric = self._metric(name)
         return metric is not None and _NONE in metric.summary
 
-    def step_metrics(self) -> list[list[str]]:
-        """Return (name or glob, what it is drawn over) of each that was given one, in the order that they were."""
-        return [[metric.name, metric.step_metric] for metric in self.metrics.values() if metric.step_metric]
+    def for_backends(self, said: Metric) -> dict[str, Any]:
+        """Return the parameters that tell W&B's page, after a definition; none where it says nothing new there.
+
+        Each is of all definitions, in the order that they were: pairs of a name or a glob and what it is drawn over,
+        and whether it has no summary.
+        """
+        drawn = [[metric.name, metric.step_metric] for metric in self.metrics.values() if metric.step_metric]
+        hidden = [[metric.name, _NONE in metric.summary] for metric in self.metrics.values()]
+        self._has_hidden = self._has_hidden or any(is_hidden for _, is_hidden in hidden)
+        return {
+            **({STEP_METRICS_PARAM: drawn} if said.step_metric is not None else {}),
+            **({HIDDEN_SUMMARIES_PARAM: hidden} if self._has_hidden else {}),
+        }
 
     def summaries(self) -> dict[str, float]:
         """Return `loss.min` and the like, as W&B calls them."""

@@ -29,7 +29,6 @@ from otel_ml.compat.wandb.run_facts import InitArguments, RunFacts
 from otel_ml.compat.wandb.saved_files import SavedFiles
 from otel_ml.compat.wandb.values import is_plain, named, parted, plain_numbers, texts_and_lists
 from otel_ml.compat.wandb.watching import Watched
-from otel_ml.wire.attributes import STEP_METRICS_PARAM
 from otel_ml.wire.summary_texts import SUMMARY_PARAM
 
 __all__ = ["Run"]
@@ -170,8 +169,8 @@ class Run(RunFacts):
         """
         said = self._definitions.define(name, step_metric, summary, overwrite, goal, step_sync=step_sync, hidden=hidden)
         self._definitions.show_defined(self.summary, said.name)
-        if said.step_metric is not None:
-            otel_ml.log_params({STEP_METRICS_PARAM: self._definitions.step_metrics()})
+        if params := self._definitions.for_backends(said):
+            otel_ml.log_params(params)
         return said
 
     # --- files ---------------------------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ class Extremes:
         if any(map(math.isnan, values)):
             self.min = self.max = math.nan
         elif not math.isnan(self.min):
-            self.min, self.max = min(self.min, *values), max(self.max, *values)
+            low, high = min(values), max(values)
+            self.min, self.max = min(self.min, low), max(self.max, high)
 
     def of(self, wanted: str, goal: str | None) -> float:
         """Return one of them; the best is what the goal says, or the smallest."""

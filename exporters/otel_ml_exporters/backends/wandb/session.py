@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from otel_ml.wire.attributes import STEP_METRICS_PARAM, TIME_AXIS
+from otel_ml.wire.attributes import HIDDEN_SUMMARIES_PARAM, STEP_METRICS_PARAM, TIME_AXIS
 from otel_ml.wire.summary_texts import summary_texts
 from otel_ml_exporters.backends.wandb.changed_names import ChangedNames
 from otel_ml_exporters.backends.wandb.media import artifact, media
@@ -42,6 +42,7 @@ from otel_ml_exporters.records import (
 __all__ = ["NAMES", "Session"]
 
 _WINDOWS = axis_key(TIME_AXIS)
+_OF_DEFINITIONS = frozenset({STEP_METRICS_PARAM, HIDDEN_SUMMARIES_PARAM})
 NAMES = "otel_ml/names"
 """Entry of the config: `{"key in W&B": "name as it was recorded"}`, of those that differ."""
 
@@ -53,7 +54,7 @@ class Session:
         run: `wandb.Run`.
         position: `seq` of the last row that is stored already.
         names: most metrics of the run; W&B becomes slow for a whole project beyond 10,000.
-        step_metrics: what metrics are drawn over that a script said so of.
+        step_metrics: what a script has said of what metrics are drawn over, and of their summaries.
         changed_names: name → key, of those that W&B does not take as they are.
 
     Attributes:
@@ -72,6 +73,7 @@ class Session:
         self.last_row = 0
         self._axes: set[str] = set()
         self._drawn_over: dict[str, str] = {}
+        self._hidden: frozenset[str] = frozenset()
         self._metrics: set[str] = set()
         self._last_artifact: tuple[str, int | None] | None = None
         self._handlers: Mapping[type, Callable[[Any], None]] = {
@@ -97,8 +99,8 @@ class Session:
         """Hand over those of `records` that were not yet."""
         new = [record for record in records if record.seq > self.done]
         for record in new:  # first: what a request brings of parameters comes after its steps
-            if isinstance(record, Params):
-                self._step_metrics.learn(record.params)
+            if isinstance(record, Params) and self._step_metrics.learn(record.params):
+                self._hide_again()
         # `groupby` puts together only neighbors: files of one name that come one after the other.
         for name, together in groupby(new, key=_artifact_key):
             group = list(together)
@@ -176,7 +178,7 @@ class Session:
         self.last_row = seq
 
     def _log_params(self, record: Params) -> None:
-        shown = {param_key(key): value for key, value in record.params.items() if key != STEP_METRICS_PARAM}
+        shown = {param_key(key): value for key, value in record.params.items() if key not in _OF_DEFINITIONS}
         self._run.config.update(plain(shown), allow_val_change=True)
         self._put_into_summary(summary_texts(record.params))
         _publish_overview(self._run, record.params)
@@ -215,7 +217,20 @@ class Session:
         for key, index in over.items():
             if self._drawn_over.get(key) != index:
                 self._drawn_over[key] = index
-                self._run.define_metric(key, step_metric=index, step_sync=False)
+                self._define(key)
+
+    def _define(self, key: str) -> None:
+        is_hidden = self._step_metrics.hides(key)
+        # Of a metric that had no summary W&B has one again only where its definition begins anew.
+        summary = {"summary": "none"} if is_hidden else {"overwrite": True} if key in self._hidden else {}
+        self._hidden = self._hidden | {key} if is_hidden else self._hidden - {key}
+        self._run.define_metric(key, step_metric=self._drawn_over[key], step_sync=False, **summary)
+
+    def _hide_again(self) -> None:
+        """Define metrics anew of which a script has said later that they have no summary, or have one."""
+        for key in self._drawn_over:
+            if self._step_metrics.hides(key) != (key in self._hidden):
+                self._define(key)
 
 
 def _artifact_key(record: Record) -> tuple[str, int | None] | None:

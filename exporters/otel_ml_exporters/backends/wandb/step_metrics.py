@@ -1,14 +1,14 @@
-"""What a script's `wandb.define_metric(…, step_metric=…)` said: which metric is drawn over which other one."""
+"""What a script's `wandb.define_metric()` said: which metric is drawn over which other one, which has no summary."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from otel_ml.flatten import leaves
-from otel_ml.wire.attributes import DEFAULT_AXIS, STEP_METRICS_PARAM
+from otel_ml.wire.attributes import DEFAULT_AXIS, HIDDEN_SUMMARIES_PARAM, STEP_METRICS_PARAM
 from otel_ml.wire.published_name import matches
 from otel_ml_exporters.records import JsonValue
 
@@ -25,26 +25,36 @@ class StepMetrics:
     def __init__(self, memory: Path) -> None:
         self._memory = memory
         self._defined: list[tuple[str, str]] = []
+        self._hidden: list[tuple[str, bool]] = []
         # Key → what it is drawn over: each row asks for each of its metrics, and globs are matched once.
         self._found: dict[str, str | None] = {}
         with contextlib.suppress(OSError, ValueError):
-            self._take(json.loads(memory.read_text(encoding="utf-8")))
+            remembered = json.loads(memory.read_text(encoding="utf-8"))
+            # A list is that of an older version, which knows of no summaries.
+            self._take(remembered if isinstance(remembered, dict) else {STEP_METRICS_PARAM: remembered})
 
-    def learn(self, params: Mapping[str, JsonValue]) -> None:
-        """Take what parameters say of it; nothing, where they say nothing."""
-        said = dict(leaves(params)).get(STEP_METRICS_PARAM)
-        if said is None:
-            return
-        self._take(said)
-        self._memory.parent.mkdir(parents=True, exist_ok=True)
-        self._memory.write_text(json.dumps(self._defined), encoding="utf-8")
+    def learn(self, params: Mapping[str, JsonValue]) -> bool:
+        """Take what parameters say of it; return whether they say something."""
+        known = dict(leaves(params))
+        said = {name: known[name] for name in (STEP_METRICS_PARAM, HIDDEN_SUMMARIES_PARAM) if name in known}
+        if said:
+            self._take(said)
+            remembered = {STEP_METRICS_PARAM: self._defined, HIDDEN_SUMMARIES_PARAM: self._hidden}
+            self._memory.parent.mkdir(parents=True, exist_ok=True)
+            self._memory.write_text(json.dumps(remembered), encoding="utf-8")
+        return bool(said)
 
-    def _take(self, said: object) -> None:
-        pairs = said if isinstance(said, (list, tuple)) else ()
-        self._defined = [
-            (str(pair[0]), str(pair[1])) for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2
-        ]
-        self._found.clear()
+    def _take(self, said: Mapping[str, object]) -> None:
+        if STEP_METRICS_PARAM in said:
+            self._defined = [(str(name), str(over)) for name, over in _pairs(said[STEP_METRICS_PARAM])]
+            self._found.clear()
+        if HIDDEN_SUMMARIES_PARAM in said:
+            self._hidden = [(str(name), is_hidden is True) for name, is_hidden in _pairs(said[HIDDEN_SUMMARIES_PARAM])]
+
+    def hides(self, key: str) -> bool:
+        """Return whether W&B's summary shall have nothing of a metric; which definition counts is as below."""
+        globs = (is_hidden for name, is_hidden in reversed(self._hidden) if matches(key, name))
+        return dict(self._hidden).get(key, next(globs, False))
 
     def drawn(self, axis: str, row: Collection[str]) -> dict[str, str]:
         """Return metric → what it is drawn over, of those of a row; not where the row has no value of that.
@@ -64,3 +74,9 @@ class StepMetrics:
             over = exact or next(globs, None)
             self._found[key] = None if over == key else over
         return self._found[key]
+
+
+def _pairs(said: object) -> Iterator[tuple[object, object]]:
+    for pair in said if isinstance(said, (list, tuple)) else ():
+        if isinstance(pair, (list, tuple)) and len(pair) == 2:
+            yield pair[0], pair[1]

@@ -54,3 +54,28 @@ def test_a_glob_with_brackets_means_these_brackets(tmp_path: Path) -> None:
     metrics.learn({"otel_ml.step_metrics": [["val[1]/*", "epoch"]]})
 
     assert metrics.drawn("val[1]", {"val[1]/acc": 1.0, "val1/acc": 1.0}) == {"val[1]/acc": "epoch"}
+
+
+HIDDEN = {"otel_ml.hidden_summaries": [["val/*", True], ["val/kept", False], ["loss", True]]}
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_metric_has_no_summary_where_its_own_definition_or_the_last_glob_says_so(
+    tmp_path: Path, goes_on: bool
+) -> None:
+    memory = tmp_path / "step_metrics.json"
+    metrics = StepMetrics(memory)
+    metrics.learn({**SAID, **HIDDEN})
+    known = StepMetrics(memory) if goes_on else metrics
+
+    assert {name for name in ("val/acc", "val/kept", "loss", "lr") if known.hides(name)} == {"val/acc", "loss"}
+    assert known.drawn("val", {"val/acc": 1.0}) == {"val/acc": "epoch"}
+
+
+def test_what_an_older_exporter_has_remembered_is_known(tmp_path: Path) -> None:
+    memory = tmp_path / "step_metrics.json"
+    memory.write_text('[["val/*", "epoch"]]')
+    metrics = StepMetrics(memory)
+
+    assert metrics.drawn("val", {"val/acc": 1.0}) == {"val/acc": "epoch"}
+    assert not metrics.hides("val/acc")
