@@ -57,6 +57,8 @@ class Artifact:
         self.description = description
         self.metadata: dict[str, Any] = _mapping(metadata)
         self.aliases: list[str] = []
+        # A list, and not a dictionary: the same place may be added again, and a folder may hold a place that was added,
+        # too.
         self._placed: list[tuple[str, Path]] = []
         self._added = FilesAsAdded()
         self._objects: dict[str, Media] = {}
@@ -101,6 +103,8 @@ class Artifact:
         if not path.is_dir():
             not_kept("Artifact.add_dir()", f"ValueError: Path is not a directory: {str(local_path)!r}. It is left out.")
             return
+        # With a `/` before it `Path` would take the place for one outside of the artifact, and behind it `FilesAsAdded`
+        # would not find its files by `<place>/`.
         place = (name or "").strip("/")
         self._placed.append((place, path))
         if policy != "immutable":
@@ -141,11 +145,15 @@ class Artifact:
         """Open a new file that belongs to the artifact; `policy`, of W&B's own cache, changes nothing."""
         del policy
         if self._written is None:
+            # One folder for all files that are written so, made with the first: most artifacts have none. `forget()`
+            # removes it.
             self._written = Path(tempfile.mkdtemp(prefix="otel-ml-artifact-"))
         path = self._written / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open(mode, encoding=encoding) as file:
             yield file
+        # Behind the block: only then the file is whole, and one whose block raises is not part of the artifact. No copy
+        # is made, as nobody else writes into our folder.
         self._placed.append((name, path))
 
     def get_entry(self, name: str | PathLike[str]) -> ArtifactEntry:
@@ -189,8 +197,10 @@ class Artifact:
         Raises:
             FileNotFoundError: there is no such thing in it.
         """
+        # An entry that was got before is looked up by its path, too: it may not be in the artifact anymore.
         path = item.path if isinstance(item, ArtifactEntry) else Path(item).as_posix()
         entries = self._entries()
+        # With the slash: `data` is not the folder of `data2/a.txt`.
         kept = [entry for entry in entries if entry.path != path and not entry.path.startswith(f"{path}/")]
         if self._objects.pop(path, None) is None and len(kept) == len(entries):
             raise FileNotFoundError(f"No such file or directory: {path}")
@@ -344,6 +354,7 @@ def used(
     # `entity/project/name:alias` → `name`: of what this run has logged there is only the newest.
     name = artifact_or_name.rpartition("/")[2].partition(":")[0]
     own = [artifact for artifact in logged if artifact.name == name]
+    # The newest: one name may be logged several times, and only W&B's server numbers them.
     if own:
         return own[-1]
     if is_offline:

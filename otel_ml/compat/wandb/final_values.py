@@ -16,6 +16,7 @@ class MissingValueError(AttributeError, KeyError):
     """There is no such value: W&B raises `KeyError` for an attribute, too."""
 
     def __str__(self) -> str:
+        # `KeyError` shows the repr of its argument: the sentence in quotes.
         return str(self.args[0])
 
 
@@ -61,9 +62,11 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
             raise MissingValueError(self._missing(key)) from None
 
     def __contains__(self, key: object) -> bool:
+        # A dictionary that was logged is no value itself: `{"train": {"loss": 1}}` is `train.loss`.
         return key in self._values or bool(self._inside(str(key)))
 
     def __delitem__(self, key: str) -> None:
+        # W&B says nothing of a name that is not there.
         if key not in self._values:
             return
         del self._values[key]
@@ -93,6 +96,8 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
         return {name[len(key) + 1 :]: value for name, value in self._values.items() if name.startswith(f"{key}.")}
 
     def _group(self, key: str, found: Mapping[str, Any]) -> Summary:
+        # What is set in it goes through `update()`, under the names that its values have here: `inner` has a copy of
+        # them.
         inner = Summary(lambda values: self.update({f"{key}.{name}": value for name, value in values.items()}))
         object.__setattr__(inner, "_values", dict(found))
         return inner

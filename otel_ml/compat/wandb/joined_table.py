@@ -51,6 +51,7 @@ def _joined(first: Table, second: Table, key: str, other_key: str) -> Table:
 
 
 def _rows(first: Table, second: Table, place: int, other_place: int) -> Iterator[list[Any]]:
+    # Several rows of the second table may have one key: each is a row of the result.
     by_key: dict[Any, list[list[Any]]] = {}
     for other in second.data:
         by_key.setdefault(_hashable(other[other_place]), []).append(other)
@@ -61,6 +62,7 @@ def _rows(first: Table, second: Table, place: int, other_place: int) -> Iterator
     # An outer join: rows of the second table whose key the first one lacks follow at the end.
     known = {_hashable(row[place]) for row in first.data}
     for other in (other for key, others in by_key.items() if key not in known for other in others):
+        # The key stands in the first table's column, as the second one's is left out of the result.
         alone: list[Any] = [None] * len(first.columns)
         alone[place] = other[other_place]
         yield [*alone, *_without(other, other_place)]

@@ -52,6 +52,7 @@ class SavedFiles:
     def _keep(self, path: Path, name: str, *, is_followed: bool) -> None:
         state = _state(path)  # before it is read: what is written meanwhile is a change
         if is_followed and state is not None:
+            # Absolute: the program may go to another folder before the end of the run.
             self._states[path.absolute()] = (name, state)
         otel_ml.log_artifact(path, name=name)
 
@@ -64,6 +65,7 @@ def _path(wanted: Any) -> str:
         if is_given(wanted)
         else ""
     )
+    # `./a` and `a//b` are named `a` and `a/b`; an address would lose a slash, and nothing would become `.`.
     return text if not text or text.startswith(_OF_THE_CLOUD) else os.path.normpath(text)
 
 

@@ -41,6 +41,7 @@ class Table(Media):
     ) -> None:
         if options.get("log_mode", "IMMUTABLE") not in _LOG_MODES:
             wrong = f"AssertionError: it is one of {', '.join(_LOG_MODES)}. The table is recorded as always."
+            # Taken out of the options, or it would be said again below.
             not_kept(f"wandb.Table(log_mode={safe_repr(options.pop('log_mode'))})", wrong)
         options_not_kept(
             "wandb.Table",
@@ -61,6 +62,8 @@ class Table(Media):
             self.columns = [str(name) for name in columns or ("Input", "Output", "Expected")]
         self.data: list[list[Any]] = []
         for row in _rows(given):
+            # Nobody has said how many cells a row has: a data frame's fit anyway, and W&B's three names are only a
+            # default.
             if columns is None:
                 self.data.append(row)
             else:
@@ -86,6 +89,7 @@ class Table(Media):
         if _are_no_values(data):
             wrong = "AssertionError: expected a sequence of values"
         elif not self.data or not self.columns:
+            # Also where there are columns and no rows, as W&B's three default names: they are of nothing.
             self.columns, self.data = [], [[] for _ in data]
         elif str(name) in self.columns:
             wrong = "AssertionError: expected another name than those there are"
@@ -101,6 +105,7 @@ class Table(Media):
     def add_computed_columns(self, fn: Callable[[int, dict[str, Any]], Mapping[str, Any]]) -> None:
         """Add the columns that `fn(number, row)` returns for each row, where a row is column → value."""
         found: dict[str, list[Any]] = {}
+        # Column by column, so that one whose values are fewer than the rows is reported by `add_column()`.
         for number, row in self.iterrows():
             for name, value in fn(number, dict(zip(self.columns, row, strict=False))).items():
                 found.setdefault(name, []).append(value)
