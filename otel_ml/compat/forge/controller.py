@@ -263,6 +263,7 @@ def start(config: Mapping[str, Mapping[str, Any] | None], process_name: str | No
     if process_name is not None:
         otel_ml.event("forge.process", {"name": process_name})
     modes = [_mode(options.get("logging_mode")) or LoggingMode.GLOBAL_REDUCE for options in backends.values()]
+    # Behind init(): at the end of the program what waits is recorded before the run ends, see `_at_exit()`.
     COLLECTOR.begin(modes, global_step)
 
 

@@ -138,6 +138,7 @@ class ProgressLog:
                 saving[line.fields.get("Iteration", "")] = flops
             if line.what.startswith("Saved"):
                 committed = saving.get(line.fields.get("Iteration", ""), committed)
+        # No job of this size begins in it, as where it cannot be read: then it is this job alone.
         return first or (self._began, self._flops_before)
 
     def _rate(self, flops: float, seconds: float) -> float:

@@ -66,6 +66,7 @@ class Tracking:
         is_first = self._run.rank == 0
         self._prints = CONSOLE in chosen and is_first
         self._file = FileLogger(project_name, experiment_name) if FILE in chosen and is_first else None
+        # Also of backends without an exporter: scripts look each of theirs up.
         self.logger: dict[str, Any] = {
             _logger_name(backend): self._logger(backend) for backend in chosen if backend in {*SUPPORTED, *EXPORTERS}
         }
