@@ -95,8 +95,6 @@ class Run(RunFacts):
         """The first step after all rows, also after one that was left open."""
         return max(self._step, self._counts.latest + 1)
 
-    # --- rows ----------------------------------------------------------------------------------------------------
-
     @_inside
     def log(
         self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None, sync: bool | None = None
@@ -106,7 +104,15 @@ class Run(RunFacts):
         A step that goes back is recorded there.
         """
         del sync
+        if not isinstance(data, Mapping):
+            # No row: the next one is at the step of this one.
+            not_kept(f"wandb.log({safe_repr(data)})", "TypeError: wandb.log must be passed a dictionary.")
+            return
+        ends_row = step is None if commit is None else is_given(commit)
         at = self._step if step is None else self._moved_to(step)
+        # Before anything is recorded: a thread that logs meanwhile has a row of its own.
+        if ends_row and at == self._step:
+            self._step = at + 1
         try:
             if self._definitions.metrics or not is_plain(data):
                 self._log_any(named(data), at)
@@ -114,12 +120,7 @@ class Run(RunFacts):
                 self.summary.observe(data)
                 self._counts.log(data, at)
         except Exception as error:  # noqa: BLE001 (the boundary to the user's program and its objects)
-            if not isinstance(data, Mapping):  # no row: the next one is at the step of this one
-                not_kept(f"wandb.log({safe_repr(data)})", "TypeError: wandb.log must be passed a dictionary.")
-                return
             report_unrecordable("wandb.log", error)
-        if at == self._step and (step is None if commit is None else is_given(commit)):
-            self._step += 1
 
     def _moved_to(self, step: Any) -> int:
         index = whole(step)
@@ -172,8 +173,6 @@ class Run(RunFacts):
         if metric.step_metric is not None:
             otel_ml.log_params({STEP_METRICS_PARAM: self._definitions.step_metrics()})
         return metric
-
-    # --- files ---------------------------------------------------------------------------------------------------
 
     @_inside
     def log_artifact(
@@ -301,8 +300,6 @@ class Run(RunFacts):
     def pin_config_keys(self, keys: Iterable[str] = ()) -> None:
         """Say that a layout of W&B's pages is not kept."""
         not_kept(f"run.pin_config_keys({list(keys)!r:.80})", "the parameters are recorded, which are pinned is not.")
-
-    # --- the rest ------------------------------------------------------------------------------------------------
 
     @_inside
     def alert(self, title: str, text: str = "", level: Any = None, wait_duration: Any = None) -> None:
