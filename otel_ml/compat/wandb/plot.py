@@ -113,7 +113,8 @@ def line_series(
     **options: Any,
 ) -> CustomChart:
     """Return the lines as rows (step, lineKey, lineVal)."""
-    names = list(keys) if keys else [f"line_{number}" for number in range(len(ys))]
+    # Not by its truth, of which an array of names has none.
+    names = list(keys) if keys is not None and len(keys) else [f"line_{number}" for number in range(len(ys))]
     # One list of x-values is that of every line.
     several = xs if len(xs) and _are_several(xs[0]) else [xs] * len(ys)
     if len(several) != len(ys) or len(names) != len(ys):
@@ -150,7 +151,7 @@ def confusion_matrix(
         raise TypeError("expected y_true, and preds or probs, one for each sample")
     if len(actual) != len(predicted):
         raise ValueError(f"there are {len(predicted)} predictions, and {len(actual)} true classes")
-    names = list(class_names or ())
+    names = [] if class_names is None else list(class_names)
     if names and max((len(np.unique(classes)) for classes in (actual, predicted)), default=0) > len(names):
         raise ValueError(f"there are more classes than the {len(names)} names")
     # With names a class is the place of its name, as a number of any type: True is 1, and 1.0 too. Counting at these

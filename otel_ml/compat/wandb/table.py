@@ -16,6 +16,8 @@ __all__ = ["EvalTable", "Table"]
 _AS_ALWAYS = (("optional", True), ("allow_mixed_types", True), ("log_mode", "IMMUTABLE"), ("log_mode", "MUTABLE"))
 """Options that ask for what holds here always."""
 
+_UNSAID = ("Input", "Output", "Expected")
+
 _LOG_MODES = ("IMMUTABLE", "MUTABLE", "INCREMENTAL")
 
 _JOINED = "the column is kept as it is; tables are joined where they are read."
@@ -58,8 +60,8 @@ class Table(Media):
             self.columns: list[str] = [str(name) for name in given.columns]
             given = given.itertuples(index=False, name=None)
         else:
-            # W&B's own names for a table of which nothing is said.
-            self.columns = [str(name) for name in columns or ("Input", "Output", "Expected")]
+            # W&B's own names for a table of which nothing is said; one that begins with none has none.
+            self.columns = list(map(str, _UNSAID if columns is None else columns))
         self.data: list[list[Any]] = []
         for row in _rows(given):
             # Nobody has said how many cells a row has: a data frame's fit anyway, and W&B's three names are only a
