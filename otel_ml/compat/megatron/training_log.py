@@ -326,6 +326,7 @@ def _device_memory(memory_keys: Mapping[str, str] | None, *, with_used: bool) ->
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return {}
+    # Numbers of the allocator in this process: nothing waits for the device.
     stats = torch.cuda.memory_stats()
     found: dict[str, float] = {}
     for key, name in (memory_keys or _MEMORY_KEYS).items():

@@ -201,6 +201,7 @@ class Timer:
     def get_timing_metrics(self, reduction_op: str | Mapping[str, str] = "mean") -> dict[str, float | list[float]]:
         """Return every label reduced: by one operation, or by that of the label; other labels as lists."""
         with self._lock:
+            # Copies: reducing takes its time, and other threads go on measuring.
             measured = {label: list(samples) for label, samples in self._timers.items()}
         if isinstance(reduction_op, str):
             reduction_op = dict.fromkeys(measured, reduction_op)

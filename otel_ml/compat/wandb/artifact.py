@@ -80,6 +80,7 @@ class Artifact:
         """
         del skip_cache, overwrite
         options_not_kept("Artifact.add_file", "the file keeps its name.", is_tmp=is_tmp)
+        # A wrong path is a mistake of the program that W&B ends with: here the artifact is recorded without it.
         path = Path(local_path)
         if not path.is_file():
             not_kept("Artifact.add_file()", f"ValueError: Path is not a file: {str(local_path)!r}. It is left out.")
@@ -281,6 +282,8 @@ class Artifact:
         options_not_kept("Artifact.download", "all files that were added are copied.", path_prefix=path_prefix)
         folder = Path(root) if root is not None else Path("artifacts") / self.name
         folder.mkdir(parents=True, exist_ok=True)
+        # A file that W&B would fetch from its server is copied from where it is kept in this process; references, which
+        # are addresses alone, are not among them.
         for name, path in self._as_added():
             place = folder / name
             if path.is_dir():

@@ -34,6 +34,7 @@ class JoinedTable(Media):
         if not (isinstance(first, Table) and isinstance(second, Table)):
             wrong = "ValueError: JoinedTable joins a wandb.Table with another one"
             not_kept(f"wandb.JoinedTable in {name!r}", f"{wrong}. Nothing of it is recorded.")
+        # Looked at here, and not when it is made: the tables may get their columns until they are logged.
         elif len(self._keys) != 2 or self._keys[0] not in first.columns or self._keys[1] not in second.columns:
             wrong = "ValueError: join_key is a column of both tables, or a column of each"
             not_kept(f"wandb.JoinedTable(join_key={safe_repr(self._keys, 60)})", f"{wrong}. Nothing of it is recorded.")

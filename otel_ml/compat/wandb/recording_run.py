@@ -46,6 +46,7 @@ def _inside(method: F) -> F:
 
     @wraps(method)
     def inside(run: Run, *args: Any, **kwargs: Any) -> Any:
+        # Said, and done all the same: otel_ml drops what is recorded after the end of a run, and counts it.
         if run._is_over:  # noqa: SLF001 (its own method)
             not_kept(f"run.{called}", f"UsageError: Run ({run.id}) is finished.")
         with run.use():
@@ -354,6 +355,8 @@ class Run(RunFacts):
         if self._is_over:
             return
         self._last_words()
+        # Behind the last words, which would be said to be those of a run that is over, and before the end, in which
+        # other threads may still log.
         self._is_over = True
         self._watched.unwatch()
         atexit.unregister(self._last_words)

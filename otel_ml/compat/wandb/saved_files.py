@@ -31,6 +31,7 @@ class SavedFiles:
         if wrong is not None:
             not_kept(f"wandb.save({text!r})", f"{wrong} Nothing is saved.")
             return []
+        # Not a reason to lose the file: any policy but `now` follows it to the end.
         if policy not in _POLICIES:
             only = f"ValueError: Only {', '.join(_POLICIES)} policies are supported"
             not_kept(f"wandb.save({text!r}, policy={policy!r:.40})", f"{only}. The file is saved as with `live`.")

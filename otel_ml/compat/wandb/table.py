@@ -194,6 +194,7 @@ def _rows(given: Any) -> list[list[Any]]:
         not_kept(f"wandb.Table(data={safe_repr(given, 40)})", "AssertionError: data are a list of rows. It has none.")
         return []
     try:
+        # A row that has no cells, such as 5, is a TypeError.
         return [list(row) for row in given]
     except TypeError as error:
         not_kept(f"wandb.Table(data={safe_repr(given, 40)})", f"TypeError: a row is a list of cells: {error}.")
