@@ -162,7 +162,7 @@ class Collector:
             self._flushes += 1
         for metric in held:
             publish(metric, self.modes, global_step)
-        # Of what is no step, which is said where it is recorded, nothing follows.
+        # What is not a step is said where it is recorded; the next one is as before.
         index = whole(global_step)
         if index is not None:
             self._step = index + 1

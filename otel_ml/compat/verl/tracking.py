@@ -104,7 +104,7 @@ class Tracking:
         index = whole(step)
         if index is None:
             not_kept(f"Tracking.log(step={step!r:.80})", "a step is a whole number from 0 on; the current one counts.")
-        # Texts and tables go their own ways below. None, of what has no value at this step, is no mistake.
+        # Texts and tables go their own ways below. None, of what has no value at this step, is not a mistake.
         recordable = {
             key: as_one(value)
             for key, value in data.items()

@@ -50,7 +50,7 @@ def code_of(project: str, root: Any, name: str | None, include: Chooses, exclude
 
 def main_script() -> Artifact | None:
     """Return the program's main script as an artifact, where it is a file."""
-    # `-c` of `python -c`, and the empty text of an interpreter, are no files.
+    # `-c` of `python -c`, and the empty text of an interpreter, do not name files.
     script = Path(sys.argv[0])
     if not script.is_file():
         return None

@@ -56,7 +56,7 @@ class Extremes:
         self.last = value
         self.count += 1
         self.total += value
-        # Two comparisons, and not min() and max(): both are false for NaN, which so is no extreme.
+        # Two comparisons, and not min() and max(): both are false for NaN, so that it is not an extreme.
         if value < self.min:
             self.min = value
         if value > self.max:

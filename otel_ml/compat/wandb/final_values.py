@@ -62,7 +62,7 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
             raise MissingValueError(self._missing(key)) from None
 
     def __contains__(self, key: object) -> bool:
-        # A dictionary that was logged is no value itself: `{"train": {"loss": 1}}` is `train.loss`.
+        # A dictionary that was logged is not a value itself: `{"train": {"loss": 1}}` is `train.loss`.
         return key in self._values or bool(self._inside(str(key)))
 
     def __delitem__(self, key: str) -> None:
