@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.wandb.values import plain
 from otel_ml.compat.wandb.values_by_name import ValuesByName
@@ -104,6 +105,10 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
 
     def update(self, d: Mapping[str, Any] | None = None, **more: Any) -> None:
         """Set several."""
+        if d is not None and not isinstance(d, Mapping):
+            wrong = f"AttributeError: {type(d).__name__!r} object has no attribute 'items'"
+            not_kept(f"wandb.summary.update({safe_repr(d, 40)})", f"{wrong}. Nothing of it is set.")
+            d = None
         values = {key: plain(value) for key, value in {**(d or {}), **more}.items()}
         self._values.update(values)
         if values:

@@ -26,7 +26,7 @@ class JoinedTable(Media):
 
     def __init__(self, table1: Any, table2: Any, join_key: str | Sequence[str]) -> None:
         self._tables = table1, table2
-        self._keys = (join_key, join_key) if isinstance(join_key, str) else tuple(join_key)
+        self._keys = (join_key, join_key) if isinstance(join_key, str) else _names(join_key)
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the joined rows as a table; reported, and nothing, where there is no such key or no table."""
@@ -40,6 +40,11 @@ class JoinedTable(Media):
             not_kept(f"wandb.JoinedTable(join_key={safe_repr(self._keys, 60)})", f"{wrong}. Nothing of it is recorded.")
         else:
             _joined(first, second, *self._keys).keep(name, step, axis)
+
+
+def _names(join_key: Any) -> tuple[str, ...]:
+    # Anything else is said where the table is recorded: it is not two names.
+    return tuple(join_key) if isinstance(join_key, Sequence) else ()
 
 
 def _joined(first: Table, second: Table, key: str, other_key: str) -> Table:

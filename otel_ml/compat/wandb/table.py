@@ -50,6 +50,10 @@ class Table(Media):
             "a cell has any type, and a table is recorded whole whenever it is logged.",
             **{name: value for name, value in options.items() if (name, value) not in _AS_ALWAYS},
         )
+        if columns is not None and (isinstance(columns, str) or not hasattr(columns, "__iter__")):
+            wrong = "AssertionError: columns are a list of names. Those of a table of which nothing is said are taken."
+            not_kept(f"wandb.Table(columns={safe_repr(columns, 40)})", wrong)
+            columns = None
         if columns is not None and _are_rows(columns):
             not_kept("wandb.Table(columns=…)", "AssertionError: columns are names. What was given is taken as data=….")
             columns, data = None, columns if data is None else data
@@ -109,7 +113,12 @@ class Table(Media):
         found: dict[str, list[Any]] = {}
         # Column by column, so that one whose values are fewer than the rows is reported by `add_column()`.
         for number, row in self.iterrows():
-            for name, value in fn(number, dict(zip(self.columns, row, strict=False))).items():
+            computed = fn(number, dict(zip(self.columns, row, strict=False)))
+            if not isinstance(computed, Mapping):
+                wrong = f"AssertionError: fn returns column → value, not a {type(computed).__name__}"
+                not_kept("wandb.Table.add_computed_columns()", f"{wrong}. No column is added.")
+                return
+            for name, value in computed.items():
                 found.setdefault(name, []).append(value)
         for name, values in found.items():
             self.add_column(name, values)
