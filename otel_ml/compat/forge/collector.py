@@ -68,6 +68,8 @@ class Collector:
         self._own: dict[str, MetricAccumulator] = {}
         self._own_since = 0.0
         self._newest = 0
+        # `_waits`: somebody flushes; before that values are recorded at once. `_leads`: nobody else sets steps, so the
+        # flushes do.
         self._waits = self._leads = False
         self._step: int | None = None
         self._flushed: deque[int] = deque(maxlen=MAX_FLUSHES)
@@ -185,6 +187,7 @@ class Collector:
     def _reduce_here(self, metric: Metric) -> None:
         with self._lock:
             try:
+                # By its key alone: the first reduction of a key holds until the next flush.
                 accumulator = self._own.get(metric.key)
                 if accumulator is None:
                     accumulator = self._own[metric.key] = accumulator_for(metric.reduction)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 
@@ -75,7 +76,12 @@ class GlobalLoggingActor:
         start(config, self._process_name, global_step)
 
     async def _register(self, fetcher: Any, name: str | None = None) -> None:
-        self._fetchers[name or f"fetcher_{len(self._fetchers)}"] = fetcher
+        self._fetchers[name or self._free_name()] = fetcher
+
+    def _free_name(self) -> str:
+        # Not how many there are: after one was taken out that number may be the name of another.
+        names = (f"fetcher_{number}" for number in itertools.count())
+        return next(name for name in names if name not in self._fetchers)
 
     async def _deregister(self, name: str) -> None:
         if self._fetchers.pop(name, None) is None:
@@ -257,6 +263,7 @@ def start(config: Mapping[str, Mapping[str, Any] | None], process_name: str | No
     if process_name is not None:
         otel_ml.event("forge.process", {"name": process_name})
     modes = [_mode(options.get("logging_mode")) or LoggingMode.GLOBAL_REDUCE for options in backends.values()]
+    # Behind init(): at the end of the program what waits is recorded before the run ends, see `_at_exit()`.
     COLLECTOR.begin(modes, global_step)
 
 

@@ -76,6 +76,7 @@ def _merged(key: str, states: Sequence[Mapping[str, State]]) -> Iterator[Metric]
         except Exception as error:  # noqa: BLE001 (a user's reduction fails in any way)
             say_failed(key, error)
             continue
+        # A reduction of a program's own may have nothing to say.
         if value is not None:
             yield Metric(key if len(by_kind) == 1 else f"{key}/{kind}", value, _reduction_of(kind))
 

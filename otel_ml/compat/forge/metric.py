@@ -74,5 +74,6 @@ def held_value(value: Any) -> Any:
     detach = getattr(value, "detach", None)
     if detach is not None:
         return detach().clone()
+    # Of arrays and lists. A dictionary is not a number, which is said where it is recorded.
     copy = getattr(value, "copy", None)
     return copy() if copy is not None and not isinstance(value, dict) else value

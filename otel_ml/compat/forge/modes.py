@@ -37,6 +37,7 @@ def modes_from(text: str) -> frozenset[LoggingMode]:
 
 def publish(metric: Metric, modes: Iterable[LoggingMode], step: int | None) -> None:
     """Record a value so that every mode but the streaming one finds its series."""
+    # Samples and users' own reductions become values where their states meet, see `publish_merged()`.
     if not isinstance(metric.reduction, Reduce):
         return
     is_global = LoggingMode.GLOBAL_REDUCE in modes

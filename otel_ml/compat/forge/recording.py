@@ -56,6 +56,7 @@ def record_episode_sample(table_name: str, episode: Any) -> None:
 def _mapping(episode: Any) -> Any:
     if isinstance(episode, Mapping):
         return dict(episode)
+    # Before a dataclass is taken apart: it may say itself what of it is to be seen.
     if hasattr(episode, "to_dict"):
         return episode.to_dict()
     if is_dataclass(episode) and not isinstance(episode, type):

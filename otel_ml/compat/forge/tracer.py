@@ -163,6 +163,7 @@ class trace:  # noqa: N801 (torchforge's name)
     def __call__(self, function: F) -> F:
         """Trace every call of `function`."""
         measured: Any
+        # Of a coroutine function the call returns at once: it is measured until it has been awaited.
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)

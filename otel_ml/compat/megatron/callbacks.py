@@ -167,6 +167,7 @@ class CallbackManager:
         Raises:
             KeyError: there is no such event.
         """
+        # The list itself: what a callback registers for the same event is called in this event, too.
         for function in self._registered[event_name]:
             function(context)
 

@@ -53,6 +53,7 @@ def on_save_checkpoint_success(
     path, step = Path(checkpoint_path), int(iteration)
     # Before anything is recorded: arguments that are others' are found out here.
     about = {"path": str(path), "iteration": step, "run_id": run.id, "run_name": run.name}
+    # `iter_0000100`, as Megatron's folders are named.
     if upload:
         otel_ml.log_checkpoint(path, step=step, aliases=("latest", f"iter_{step:07d}"))
     otel_ml.event("checkpoint.saved", about, step=step)

@@ -184,6 +184,7 @@ class LoggerConfig:
             "mlflow": self.mlflow_experiment,
         }
         names = [name for name, value in asked.items() if value]
+        # With the file, which `otel_ml.read()` and `across_ranks_string()` read.
         return ["jsonl", *names] if names else None
 
     def _writes_to_mlflow_here(self) -> bool:
@@ -261,6 +262,7 @@ def start(config: LoggerConfig, params: Any = None, **arguments: Any) -> Run:
 def _write(path: Path, config: LoggerConfig, params: Any) -> None:
     import yaml
 
+    # A key is not to lie in a file beside the checkpoints.
     own = {one.name: getattr(config, one.name) for one in fields(config) if one.name != "comet_api_key"}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

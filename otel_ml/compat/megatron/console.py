@@ -48,6 +48,7 @@ class Console:
             self._print(line, values)
             return
         if self._background is None:
+            # One thread: lines come in the order in which they were printed.
             self._background = ThreadPoolExecutor(1, thread_name_prefix="otel_ml.compat.megatron")
         self._background.submit(self._later, line, values, coming)
 

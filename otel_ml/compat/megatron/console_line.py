@@ -68,6 +68,7 @@ def console_line(iteration: int, train_iters: int | None, interval: Interval, sh
         interval: what it sums.
         shown: title → value, in order: those before the losses, then `losses` in place of them, then those after.
     """
+    # Megatron's form: eight digits each.
     whole = f"{iteration:8d}/{train_iters:8d}" if train_iters else f"{iteration:8d}"
     now = datetime.now().strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ005 (local time, for a reader)
     parts = [f"[{now}] iteration {whole}"]

@@ -24,6 +24,7 @@ def world_size() -> int:
 
 def _group() -> Any | None:
     """The default process group; asking it for numbers talks to nobody."""
+    # Not imported: a process without torch has no group. A torch that was built without it has the module alone.
     group: Any = sys.modules.get("torch.distributed")
     return group if group is not None and group.is_available() and group.is_initialized() else None
 

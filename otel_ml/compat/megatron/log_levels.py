@@ -92,6 +92,7 @@ def setup_logging(
     """
     level = _level(logging_level)
     root = logging.getLogger()
+    # Without a handler Python shows warnings and errors only, whatever the level is.
     if not root.handlers:
         logging.basicConfig()
     root.setLevel(level)
@@ -136,6 +137,7 @@ def _level(given: int | str | None) -> int:
     if named is None:
         return logging.INFO
     if isinstance(named, str) and not named.strip().isdigit():
+        # Of a name that it does not know it returns a text, `Level LOUD`.
         level = logging.getLevelName(named.strip().upper())
         if isinstance(level, int):
             return level

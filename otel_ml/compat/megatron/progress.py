@@ -44,6 +44,7 @@ def progress_log(
 
 def _append(save_dir: Path, string: str, world_size: int, now: float) -> None:
     when = datetime.fromtimestamp(now).strftime(_TIME)  # noqa: DTZ006 (local time, as the file has it)
+    # Empty elsewhere, as in Megatron; `_lines()` reads such a line, too.
     job = os.environ.get("SLURM_JOB_ID", "")
     try:
         save_dir.mkdir(parents=True, exist_ok=True)
@@ -138,6 +139,7 @@ class ProgressLog:
                 saving[line.fields.get("Iteration", "")] = flops
             if line.what.startswith("Saved"):
                 committed = saving.get(line.fields.get("Iteration", ""), committed)
+        # No job of this size begins in it, as where it cannot be read: then it is this job alone.
         return first or (self._began, self._flops_before)
 
     def _rate(self, flops: float, seconds: float) -> float:

@@ -43,6 +43,7 @@ class Throughput:
     def rates(self, now: float, samples: int, seq_length: int | None, world_size: int) -> dict[str, float]:
         """Take the time and the samples so far; return batches, samples and tokens per second, and per device."""
         self._stamps.append((now, samples))
+        # The oldest point in time of the window, and the samples by then.
         began, first = self._stamps[0]
         if len(self._stamps) < (self._stamps.maxlen or 0) or now <= began:
             return {}

@@ -72,6 +72,7 @@ def across_ranks_string(
         series = otel_ml.read(run)
     except OtelMLError:
         return None
+    # `/count` is among the reductions of each of the three options, see `_REDUCTIONS` in timers.py.
     found = {match[1] for name in series if (match := re.fullmatch(r"(.+)-time/count", name))}
     asked = sorted(found) if names is None else names
     wanted = {name: f"{published(name)}-time" for name in asked if published(name) in found}

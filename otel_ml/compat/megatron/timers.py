@@ -36,7 +36,9 @@ class Timer:
         self._total = 0.0
         self._active = 0.0
         self._base = 0.0
+        # Reader → the total at its last reset.
         self._marks: dict[str, float] = {}
+        # Readers that have not reset themselves: they begin anew with the reset of any other.
         self._followers: set[str] = set()
         self._began: float | None = None
 
@@ -220,6 +222,7 @@ class Timers:
         write: Callable[[str], object] = print_line,
     ) -> None:
         """Print `get_all_timers_string()` on `rank`, by default the last one."""
+        # On every rank, also where it is not printed: it resets.
         text = self.get_all_timers_string(names, normalizer, reset, barrier)
         if text is not None and distributed.rank() == (distributed.world_size() - 1 if rank is None else rank):
             write(text)
@@ -258,6 +261,7 @@ class Timers:
         }
         self._written.update(dict.fromkeys(new, iteration))
         if values:
+            # `sum` within a rank, so that several calls for one step are one value of it, and `/count` is of ranks.
             otel_ml.log(values, step=counted(iteration), within="sum", reduce=_REDUCTIONS[self._option])
 
     write_to_wandb = write

@@ -141,6 +141,7 @@ class TrainingLog:
         self._interval.add(losses, is_skipped=is_skipped)
         for since in (self._row, self._of_line):
             since.add(seconds, flops, joules)
+        # Over all iterations since the last row, as its rates are.
         values: dict[str, Any] = {"iteration-time": self._row.seconds / self._row.iterations}
         if not is_skipped:
             values.update(published_names(losses))
@@ -159,6 +160,8 @@ class TrainingLog:
         values |= self._rates(iteration, consumed_samples, (global_batch_size, micro_batch_size))
         if self._config.log_l2_norm_grad_to_tensorboard and l2_norm_grad:
             values |= {f"l2_norm/grad/{published(name)}": value for name, value in l2_norm_grad.items()}
+        # Iterations between two rows are in the next one with their times and rates; of losses and the like a row has
+        # those of its own iteration.
         if not self._config.skip_train_metrics_log and iteration % self._config.tensorboard_log_interval == 0:
             self._record(iteration, values, learning_rate, consumed_samples)
         if iteration % self._config.log_interval == 0:
@@ -202,6 +205,7 @@ class TrainingLog:
             found["throughput/tflops"] = per_second / 1e12
             found["throughput/tflops/device"] = found["throughput/tflops"] / self._world_size
         if config.log_runtime_to_tensorboard:
+            # What remains is judged by the iterations of this job, and not by those before it was resumed.
             whole = None if self._train_iters is None else self._train_iters - self._first
             unit = UNITS[config.runtime_time_unit]
             found |= runtime(self._last_at - self._began, iteration - self._first, whole, unit)
@@ -322,6 +326,7 @@ def _device_memory(memory_keys: Mapping[str, str] | None, *, with_used: bool) ->
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return {}
+    # Numbers of the allocator in this process: nothing waits for the device.
     stats = torch.cuda.memory_stats()
     found: dict[str, float] = {}
     for key, name in (memory_keys or _MEMORY_KEYS).items():

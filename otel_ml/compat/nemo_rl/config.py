@@ -132,6 +132,7 @@ def _section_problems(name: str, section: Any) -> list[str]:
         return []
     if not isinstance(section, Mapping):
         return [f"{name}: expected a mapping, got {section!r:.80}."]
+    # Paths count as texts: they become variables and names.
     texts = {key: section.get(key) for key in _USED[name] - _LISTS - _ANY}
     wrong = [
         f"{name}.{key}: expected text, got {value!r:.80}."

@@ -102,6 +102,7 @@ class Logger(LoggerInterface):
                 notes=settings.notes,
                 exporters=with_exporters_of_the_job(settings.exporters),
             )
+        # An interrupt, too: the variables are this logger's, and it does not come to be.
         except BaseException:
             self._variables.undo()
             raise
@@ -194,6 +195,7 @@ class Logger(LoggerInterface):
                 f"{prefix}/{name}: expected a timeline_interval above 0 s, got {timeline_interval!r}. It is not drawn.",
             )
             return
+        # Two drawings, each by itself: one that fails does not take the other with it.
         self._draw(
             f"{prefix}/per_worker_{name}", step, lambda: timelines.per_worker_figure(metrics, name, timeline_interval)
         )
@@ -213,6 +215,7 @@ class Logger(LoggerInterface):
     def finish(self) -> None:
         """Send everything and end the run; before a Ray actor is torn down. Safe to call again."""
         if self.gpu_monitor is not None:
+            # Before the run ends: its next sample would be of none.
             self.gpu_monitor.stop()
         otel_ml.shutdown()
         self._variables.undo()

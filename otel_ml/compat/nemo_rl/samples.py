@@ -123,6 +123,7 @@ def _summary(rewards: Sequence[float]) -> RenderableType:
     from rich.panel import Panel
     from rich.text import Text
 
+    # A NaN would be the mean, and the smallest or the largest by chance; the levels below count it.
     known = [reward for reward in rewards if not math.isnan(reward)]
     text = Text(f"samples {len(rewards)}")
     if known:

@@ -43,6 +43,7 @@ def startup_times(environ: Mapping[str, str], now_s: float) -> dict[str, float]:
         "slurm_prologue": (slurm_s, job_s),
         "cluster_startup": (job_s, ray_s),
         "driver_startup": (ray_s, now_s),
+        # From the earliest time that is known; without Slurm's it begins with the job.
         "total": (job_s if slurm_s is None else slurm_s, now_s),
     }
     return {name: end - begin for name, (begin, end) in phases.items() if begin is not None and end is not None}

@@ -20,6 +20,7 @@ Series = Mapping[Any, Sequence[float]]
 def series_of(metrics: Mapping[Any, Sequence[Any]]) -> Series:
     """Return the workers that have values: numbered ones in their order, then named ones."""
     workers = [worker for worker in metrics if len(metrics[worker])]
+    # 10 comes after 9, and numbers and names cannot be compared with each other.
     numbered = sorted(worker for worker in workers if isinstance(worker, numbers.Real))
     named = sorted((worker for worker in workers if not isinstance(worker, numbers.Real)), key=str)
     return {worker: [float(value) for value in metrics[worker]] for worker in (*numbered, *named)}

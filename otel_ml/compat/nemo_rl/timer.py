@@ -49,6 +49,7 @@ class _Running:
         self._context: Context = copy_context()
         self._timed: AbstractContextManager[Any] = _timed(label)
         self._context.run(self._timed.__enter__)
+        # Behind what otel_ml does at the beginning, and read first at the end: none of it is in the duration.
         self._begin_s = time.perf_counter()
 
     def stop(self) -> float:
@@ -112,6 +113,7 @@ class Timer:
         Raises:
             ValueError: `label` is not being measured.
         """
+        # Without the lock: of two threads that stop one label pop() gives it to one.
         running = self._running.pop(label, None)
         if running is None:
             raise ValueError(f"Timer {label!r} is not running: start() it first; running are {sorted(self._running)}")
@@ -199,6 +201,7 @@ class Timer:
     def get_timing_metrics(self, reduction_op: str | Mapping[str, str] = "mean") -> dict[str, float | list[float]]:
         """Return every label reduced: by one operation, or by that of the label; other labels as lists."""
         with self._lock:
+            # Copies: reducing takes its time, and other threads go on measuring.
             measured = {label: list(samples) for label, samples in self._timers.items()}
         if isinstance(reduction_op, str):
             reduction_op = dict.fromkeys(measured, reduction_op)
@@ -222,6 +225,7 @@ class Timer:
     def reset(self, label: str | None = None) -> None:
         """Forget durations, measurements that run, and marks: all, or those of one label."""
         with self._lock:
+            # What runs is dropped without its end, so the run has no time of it either.
             for kept in (self._timers, self._running, self._markers):
                 if label is None:
                     kept.clear()

@@ -79,6 +79,7 @@ def token_error_figure(data: Mapping[str, Any]) -> Figure | None:
     sample = worst_sample(data)
     if sample is None:
         return None
+    # Without nan_to_num() a NaN would be the largest wherever it is.
     absolute = int(np.argmax(np.nan_to_num(sample.difference)))
     with np.errstate(over="ignore", invalid="ignore"):
         relative_errors = np.where(sample.difference > 0, np.abs(1 - np.exp(sample.training - sample.generation)), 0.0)

@@ -93,6 +93,7 @@ def _numbers(name: str, value: Any) -> Mapping[str, Any]:
         return _named(name, _summary_of_items(value), value)
     if getattr(value, "ndim", 0) == 0:
         return {name: value}
+    # A tensor's `size` is a method.
     size = value.numel() if hasattr(value, "numel") else value.size
     if size == 1:
         return {name: without_dimensions(value)}
@@ -124,6 +125,7 @@ def _number(item: Any) -> float | None:
 
 
 def _summary_of_array(array: Any) -> Summary | None:
+    # Numbers and truth values; texts, times and objects have no quantiles, and complex numbers no order.
     if array.dtype.kind not in "fiub" or not array.size:
         return None
     found = array.astype(np.float64).ravel()

@@ -31,6 +31,8 @@ def token_metrics(batch: Any, prefix: str) -> Metrics:
     found = _extremes("prompt_length", prompt)
     found |= _extremes("response_length", response, diff=True)
     found |= _extremes("total_length", prompt + response, diff=True)
+    # A response as long as the batch's responses can be was cut off; one that ended there by itself counts,
+    # too.
     is_clipped = response == longest
     found["total_response_length/clip"] = float(is_clipped.sum())
     for name, mask in _outcomes(data):
@@ -88,12 +90,14 @@ def group_metrics(batch: Any, n_sample: int, prefix: str) -> Metrics:
     lengths = mask.sum(-1).reshape(-1, n_sample).astype(float)
     found = _extremes("response_length_diff", np.ptp(lengths, axis=1))
     is_right, is_wrong = scores == CORRECT, scores == INCORRECT
+    # Of each prompt, the share of its samples that are right.
     ratios = is_right.mean(1)
     found["correct_ratio/mean"] = float(ratios.mean())
     if len(ratios) > 1:
         found["correct_ratio/std"] = float(ratios.std(ddof=1))
     all_right, all_wrong = float(is_right.all(1).mean()), float(is_wrong.all(1).mean())
     found["all_correct_groups_ratio"], found["all_incorrect_groups_ratio"] = all_right, all_wrong
+    # What is left has right and wrong samples, or scores that are neither 1 nor 0.
     found["mixed_groups_ratio"] = 1 - all_right - all_wrong
     if "advantages" in data:
         tokens, used = _aligned(as_array(data["advantages"]), mask)

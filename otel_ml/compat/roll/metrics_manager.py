@@ -59,6 +59,7 @@ class MetricsManager:
         # ROLL's steps begin at 0: after step 0 there is one batch of samples.
         system = {"global_step": global_step, "batch_size": batch_size, "samples": (global_step + 1) * batch_size}
         self.metrics.update({f"system/{name}": value for name, value in system.items()})
+        # Suffix of the name → attribute of whoever has so many.
         of_job, of_cluster = {"gpu": "num_gpus"}, {"gpu": "world_size", "dp": "dp_size"}
         places = {
             "tps": ("system/tps", resource_manager, of_job),

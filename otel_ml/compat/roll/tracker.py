@@ -155,6 +155,7 @@ def create_tracker(tracker_name: str | Sequence[str], config: Any, **kwargs: Any
         )
     arguments = {_ARGUMENTS[name]: value for name, value in kwargs.items() if name in _ARGUMENTS and value is not None}
     exporters = with_exporters_of_the_job(["jsonl", *(name for name in wanted if name != "stdout")])
+    # Before init(): it sets the variables by which the run does not go to ROLL's collector.
     tracker = Tracker(prints="stdout" in wanted)
     otel_ml.init(**arguments, params=config, exporters=exporters)
     return tracker

@@ -42,6 +42,7 @@ class Intervals:
         """Be in a state: of those of a name that overlap in a row, the first begins the timer and the last ends it."""
         of = row, name
         with self._lock:
+            # With setdefault() alone an interval would be made, and its timer begun, for each state.
             interval = self._open.get(of) or self._open.setdefault(of, _Interval(name))
             interval.inside += 1
         try:
@@ -49,6 +50,7 @@ class Intervals:
         finally:
             with self._lock:
                 interval.inside -= 1
+                # In a fork `_open` is empty: an interval of the parent is not ended there a second time.
                 if not interval.inside and self._open.get(of) is interval:
                     del self._open[of]
                     interval.end()

@@ -59,6 +59,7 @@ class RLInsightLogger:
         """Time a state as the timer of its name; those that overlap on a lane, by default the process, count once."""
         if cls.enabled() and has_run():
             _say_labels({**labels, "state_lane_id": state_lane_id})
+            # It is a key of a dictionary, and anything may have been given.
             row = state_lane_id if isinstance(state_lane_id, (str, int, NoneType)) else safe_repr(state_lane_id)
             with INTERVALS.state(row, state_name if isinstance(state_name, str) else safe_repr(state_name)):
                 yield

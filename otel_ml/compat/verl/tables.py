@@ -45,6 +45,7 @@ class DapoFilteredRewardTableLogger(_TableLogger):
     def log(self, loggers: Any, reward_counts: Mapping[Any, Any], step: Any) -> None:
         """Record one row, (step, `reward:count` of each reward), as the table of its step."""
         self._begin(loggers)
+        # Keys may be texts, as of JSON, and are sorted as numbers.
         counts = {float(reward): int(count) for reward, count in reward_counts.items()}
         shown = ", ".join(f"{reward:g}:{counts[reward]}" for reward in sorted(counts))
         name = "training/filter_groups/filtered_reward_counts"

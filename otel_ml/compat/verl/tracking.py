@@ -66,6 +66,7 @@ class Tracking:
         is_first = self._run.rank == 0
         self._prints = CONSOLE in chosen and is_first
         self._file = FileLogger(project_name, experiment_name) if FILE in chosen and is_first else None
+        # Also of backends without an exporter: scripts look each of theirs up.
         self.logger: dict[str, Any] = {
             _logger_name(backend): self._logger(backend) for backend in chosen if backend in {*SUPPORTED, *EXPORTERS}
         }
@@ -103,6 +104,7 @@ class Tracking:
         index = whole(step)
         if index is None:
             not_kept(f"Tracking.log(step={step!r:.80})", "a step is a whole number from 0 on; the current one counts.")
+        # Texts and tables go their own ways below. None, of what has no value at this step, is not a mistake.
         recordable = {
             key: as_one(value)
             for key, value in data.items()

@@ -128,6 +128,7 @@ def require(*features: Any, **options: Any) -> None:
 
 def __getattr__(name: str) -> Any:
     """Return what changes with the run: `wandb.run`, `wandb.config`, `wandb.summary`; all other names are W&B's own."""
+    # Not variables of the module, which would stay what they were when it was imported: each run has its own.
     if name == "run":
         return state.run
     if name == "config":
@@ -140,6 +141,7 @@ def __getattr__(name: str) -> Any:
 _OF_WANDB = frozenset({"ArtifactTTL", "agent", "controller", "sweep"})
 """What speaks with W&B's server: W&B's own, where it is installed."""
 
+# By the names that stand behind `wandb.` in an import.
 _SUBMODULES = {
     "data_types": data_types,
     "errors": errors,

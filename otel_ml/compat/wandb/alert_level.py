@@ -16,6 +16,7 @@ def level_of(given: Any) -> str:
     """Return what an alert is given as its level, by default `INFO`; one that W&B refuses is said."""
     # An `AlertLevel`, ours or W&B's, or its text.
     level = getattr(given, "value", given)
+    # None, and an empty text, too: W&B takes INFO for all that is false.
     if not is_given(level):
         return "INFO"
     named = text_of(level)

@@ -57,6 +57,8 @@ class Artifact:
         self.description = description
         self.metadata: dict[str, Any] = _mapping(metadata)
         self.aliases: list[str] = []
+        # A list, and not a dictionary: the same place may be added again, and a folder may hold a place that was added,
+        # too.
         self._placed: list[tuple[str, Path]] = []
         self._added = FilesAsAdded()
         self._objects: dict[str, Media] = {}
@@ -78,6 +80,7 @@ class Artifact:
         """
         del skip_cache, overwrite
         options_not_kept("Artifact.add_file", "the file keeps its name.", is_tmp=is_tmp)
+        # A wrong path is a mistake of the program that W&B ends with: here the artifact is recorded without it.
         path = Path(local_path)
         if not path.is_file():
             not_kept("Artifact.add_file()", f"ValueError: Path is not a file: {str(local_path)!r}. It is left out.")
@@ -101,6 +104,8 @@ class Artifact:
         if not path.is_dir():
             not_kept("Artifact.add_dir()", f"ValueError: Path is not a directory: {str(local_path)!r}. It is left out.")
             return
+        # With a `/` before it `Path` would take the place for one outside of the artifact, and behind it `FilesAsAdded`
+        # would not find its files by `<place>/`.
         place = (name or "").strip("/")
         self._placed.append((place, path))
         if policy != "immutable":
@@ -146,6 +151,8 @@ class Artifact:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open(mode, encoding=encoding) as file:
             yield file
+        # Behind the block: only then the file is whole, and one whose block raises is not part of the artifact. No copy
+        # is made, as nobody else writes into our folder.
         self._placed.append((name, path))
 
     def get_entry(self, name: str | PathLike[str]) -> ArtifactEntry:
@@ -189,8 +196,10 @@ class Artifact:
         Raises:
             FileNotFoundError: there is no such thing in it.
         """
+        # An entry that was got before is looked up by its path, too: it may not be in the artifact anymore.
         path = item.path if isinstance(item, ArtifactEntry) else Path(item).as_posix()
         entries = self._entries()
+        # With the slash: `data` is not the folder of `data2/a.txt`.
         kept = [entry for entry in entries if entry.path != path and not entry.path.startswith(f"{path}/")]
         if self._objects.pop(path, None) is None and len(kept) == len(entries):
             raise FileNotFoundError(f"No such file or directory: {path}")
@@ -271,6 +280,8 @@ class Artifact:
         options_not_kept("Artifact.download", "all files that were added are copied.", path_prefix=path_prefix)
         folder = Path(root) if root is not None else Path("artifacts") / self.name
         folder.mkdir(parents=True, exist_ok=True)
+        # A file that W&B would fetch from its server is copied from where it is kept in this process; references, which
+        # are addresses alone, are not among them.
         for name, path in self._as_added():
             place = folder / name
             if path.is_dir():
@@ -343,6 +354,7 @@ def used(
     # `entity/project/name:alias` → `name`: of what this run has logged there is only the newest.
     name = artifact_or_name.rpartition("/")[2].partition(":")[0]
     own = [artifact for artifact in logged if artifact.name == name]
+    # The newest: one name may be logged several times, and only W&B's server numbers them.
     if own:
         return own[-1]
     if is_offline:

@@ -26,6 +26,7 @@ def _corners(center: Any, size: Any, orientation: Any) -> tuple[tuple[float, ...
     turned = _vector("orientation", orientation, 4)
     if not turned.any():
         raise ValueError("orientation is not zero")
+    # A rotation has a quaternion of length 1; programs give (0, 0, 0, 2), too.
     real, axis = np.split(turned / np.linalg.norm(turned), [1])
     # The eight corners of a box around 0: every coordinate is half of the extent, below or above.
     corners = extent * (np.indices((2, 2, 2)).reshape(3, -1).T - 0.5)

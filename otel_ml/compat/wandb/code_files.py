@@ -31,6 +31,7 @@ def is_code(path: str) -> bool:
 
 def is_of_a_run(path: str, root: str) -> bool:
     """Whether a file is below a folder of W&B's runs, or of ours, which have copies of code."""
+    # W&B's folder counts directly below `root` alone; ours wherever it is.
     first = os.path.relpath(path, root).partition(os.sep)[0]
     return first in _OF_RUNS or Path(path).is_relative_to(Path(DIR.read().value).absolute())
 
@@ -49,6 +50,7 @@ def code_of(project: str, root: Any, name: str | None, include: Chooses, exclude
 
 def main_script() -> Artifact | None:
     """Return the program's main script as an artifact, where it is a file."""
+    # `-c` of `python -c`, and the empty text of an interpreter, do not name files.
     script = Path(sys.argv[0])
     if not script.is_file():
         return None
@@ -58,11 +60,13 @@ def main_script() -> Artifact | None:
 
 
 def _usual_name(project: str) -> str:
+    # W&B takes names of up to 128 characters.
     return re.sub(r"[^\w.-]", "_", f"source-{project}-{Path(sys.argv[0]).name}")[:128]
 
 
 def _chosen(root: str, include: Chooses, exclude: Chooses) -> Iterator[str]:
     is_wanted, is_not = _of_both(include), _of_both(exclude)
+    # Links to folders are not followed, as in W&B: one may lead back to where it is.
     for folder, _, files in os.walk(root):
         for path in (os.path.join(folder, file) for file in sorted(files)):  # noqa: PTH118 (a text is asked for)
             if is_wanted(path, root) and not is_not(path, root):

@@ -56,6 +56,7 @@ class SharedIndex:
             return True
         # A metric that is new has reached -1, which no index is below.
         reached, of_row = self._reached.get(name, (-1, row))
+        # Within one row, which `commit=False` leaves open, a metric may be logged again at its index.
         if index <= reached and row != of_row:
             self._shared.add(name)
             del self._reached[name]
@@ -106,6 +107,8 @@ class Definitions:
             hidden,
         )
         if _is_name(name):
+            # The step metric of before is the name's own. What is asked of its summary may come from a glob, as of its
+            # first value; `overwrite` forgets both.
             before = Metric(name) if overwrite else self.metrics.get(name, Metric(name))
             asked = before if overwrite else self.metrics.get(name) or self._of_glob.get(name, before)
             self.metrics[name] = replace(
@@ -114,6 +117,7 @@ class Definitions:
                 summary=_together(asked.summary, said.summary),
                 goal=said.goal or asked.goal,
             )
+            # Any name that was looked up may be one that this definition means.
             self._found.clear()
         return said
 
@@ -130,6 +134,7 @@ class Definitions:
         # Only the metrics that `*` speaks of: one with a definition of its own does not say whether rows share a step.
         of_it = [name for name in values if name != every.step_metric and self._metric(name) is every]
         shared = [name for name in of_it if self._shared.is_shared(name, index, row)]
+        # The newest row here, and the step that it has got.
         of_row, step = self._step
         if not shared and not self._is_counted:
             self._step = row, index
@@ -150,6 +155,7 @@ class Definitions:
         apart: dict[tuple[str, int], dict[str, Any]] = {}
         for name, value in values.items():
             metric = self._metric(name)
+            # A glob such as `*` means its own step metric, too, which is not drawn over itself.
             over = None if metric is None or metric.step_metric == name else metric.step_metric
             index = None if over is None else self._index(over, values)
             if metric is None or over is None or index is None:
@@ -175,6 +181,8 @@ class Definitions:
 
     def observe(self, values: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         """Take the numbers of a row, and return the summaries of those that some are asked for of."""
+        # All of them, also those whose summary nobody asks for: any may be the step metric of rows to come. `rows()`
+        # comes before, so it finds the value of the rows before this one.
         self._last.update(values)
         self.count(values)
         asked = {name: self._asked(name) for name in values}
@@ -232,6 +240,7 @@ class Definitions:
     def _asked(self, name: str) -> Metric | None:
         """Return the definition that says what the summary has of a name; None where none does."""
         metric = self._metric(name)
+        # Found by a glob, of which what it asked at the first value of the name counts.
         if metric is not None and metric.name != name:
             metric = self._of_glob.get(name, metric)
             if metric.summary:
@@ -269,6 +278,7 @@ def _is_name(name: Any) -> bool:
 
 
 def _step_metric(name: str, given: Any) -> str | None:
+    # What `define_metric()` has returned is taken, too, as in W&B.
     axis = getattr(given, "name", given)
     if axis is None or isinstance(axis, str):
         return axis or None
@@ -283,6 +293,7 @@ def _wanted(name: str, summary: str | None) -> tuple[str, ...]:
     if unknown:
         known = f"Error: the summaries are {', '.join(_KNOWN)} and none."
         not_kept(f"define_metric({safe_repr(name)}, summary={safe_repr(summary)})", known)
+    # Without `copy`, which W&B has deprecated: it asks for the last value, which the summary has anyway.
     return tuple(part for part in parts if part in {*_KNOWN, _NONE})
 
 

@@ -37,6 +37,7 @@ class DisabledRun(Run):
     ) -> None:
         """Remember the last values for `summary`; the step stays 0, as in W&B."""
         del step, commit, sync
+        # Otherwise nothing, and not a word: what a disabled run is given is looked at nowhere else.
         if isinstance(data, Mapping):
             self.summary.observe(data)
 

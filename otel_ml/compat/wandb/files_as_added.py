@@ -51,10 +51,13 @@ class FilesAsAdded:
         """Keep a file, or all files of a folder; what cannot be read is said where it is recorded."""
         for file in _files(path):
             with suppress(OSError):
+                # The version first: a file that is written while it is copied has changed then, and the copy counts.
                 self._added[_below(place, path, file)] = _Added(file, _version(file), self._kept(file))
 
     def now(self, place: str, path: Path) -> list[tuple[str, Path]]:
         """Return where what was added is by now, and its place: the path itself, if nothing there has changed."""
+        # A file is found by its place and its path, since the same place may be added again from elsewhere; of a folder
+        # all that was below it.
         added = {
             at: one
             for at, one in self._added.items()
@@ -91,6 +94,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _version(file: Path) -> _Version:
+    # The inode, as a file that is replaced, by a rename, may have the size and the time of the one before.
     found = file.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from otel_ml._internal.safe_repr import safe_repr
 from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.wandb.values import plain
 from otel_ml.compat.wandb.values_by_name import ValuesByName
@@ -16,6 +17,7 @@ class MissingValueError(AttributeError, KeyError):
     """There is no such value: W&B raises `KeyError` for an attribute, too."""
 
     def __str__(self) -> str:
+        # `KeyError` shows the repr of its argument: the sentence in quotes.
         return str(self.args[0])
 
 
@@ -66,9 +68,11 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
             raise MissingValueError(self._missing(key)) from None
 
     def __contains__(self, key: object) -> bool:
+        # A dictionary that was logged is not a value itself: `{"train": {"loss": 1}}` is `train.loss`.
         return key in self._values or bool(self._inside(str(key)))
 
     def __delitem__(self, key: str) -> None:
+        # W&B says nothing of a name that is not there.
         if key not in self._values:
             return
         del self._values[key]
@@ -98,12 +102,18 @@ class Summary(ValuesByName):  # noqa: PLW1641 (no more than a dictionary has)
         return {name[len(key) + 1 :]: value for name, value in self._values.items() if name.startswith(f"{key}.")}
 
     def _group(self, key: str, found: Mapping[str, Any]) -> Summary:
+        # What is set in it goes through `update()`, under the names that its values have here: `inner` has a copy of
+        # them.
         inner = Summary(lambda values: self.update({f"{key}.{name}": value for name, value in values.items()}))
         object.__setattr__(inner, "_values", dict(found))
         return inner
 
     def update(self, d: Mapping[str, Any] | None = None, **more: Any) -> None:
         """Set several."""
+        if d is not None and not isinstance(d, Mapping):
+            wrong = f"AttributeError: {type(d).__name__!r} object has no attribute 'items'"
+            not_kept(f"wandb.summary.update({safe_repr(d, 40)})", f"{wrong}. Nothing of it is set.")
+            d = None
         values = {key: plain(value) for key, value in {**(d or {}), **more}.items()}
         self._values.update(values)
         if values:

@@ -20,6 +20,7 @@ def frozen(value: Any) -> Any:
 
 
 def _frozen(value: Any) -> Any:
+    # By their types alone: a named tuple is not made from one iterable.
     if type(value) in (list, tuple):
         return type(value)(map(_frozen, value))
     if type(value) is dict:
@@ -28,6 +29,7 @@ def _frozen(value: Any) -> Any:
         return _drawn(value)
     if hasattr(value, "detach") and hasattr(value, "clone"):
         return value.detach().clone()  # on its device: nothing waits for that
+    # Without an import of Pillow: a program that has one of its pictures has imported it.
     is_picture = type(value).__module__.startswith("PIL.")
     return value.copy() if is_picture or (hasattr(value, "shape") and hasattr(value, "copy")) else value
 

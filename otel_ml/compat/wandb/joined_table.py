@@ -26,7 +26,7 @@ class JoinedTable(Media):
 
     def __init__(self, table1: Any, table2: Any, join_key: str | Sequence[str]) -> None:
         self._tables = table1, table2
-        self._keys = (join_key, join_key) if isinstance(join_key, str) else tuple(join_key)
+        self._keys = (join_key, join_key) if isinstance(join_key, str) else _names(join_key)
 
     def keep(self, name: str, step: int | None, axis: str | None) -> None:
         """Record the joined rows as a table; reported, and nothing, where there is no such key or no table."""
@@ -34,11 +34,17 @@ class JoinedTable(Media):
         if not (isinstance(first, Table) and isinstance(second, Table)):
             wrong = "ValueError: JoinedTable joins a wandb.Table with another one"
             not_kept(f"wandb.JoinedTable in {name!r}", f"{wrong}. Nothing of it is recorded.")
+        # Looked at here, and not when it is made: the tables may get their columns until they are logged.
         elif len(self._keys) != 2 or self._keys[0] not in first.columns or self._keys[1] not in second.columns:
             wrong = "ValueError: join_key is a column of both tables, or a column of each"
             not_kept(f"wandb.JoinedTable(join_key={safe_repr(self._keys, 60)})", f"{wrong}. Nothing of it is recorded.")
         else:
             _joined(first, second, *self._keys).keep(name, step, axis)
+
+
+def _names(join_key: Any) -> tuple[str, ...]:
+    # Anything else is said where the table is recorded: it is not two names.
+    return tuple(join_key) if isinstance(join_key, Sequence) else ()
 
 
 def _joined(first: Table, second: Table, key: str, other_key: str) -> Table:
@@ -51,6 +57,7 @@ def _joined(first: Table, second: Table, key: str, other_key: str) -> Table:
 
 
 def _rows(first: Table, second: Table, place: int, other_place: int) -> Iterator[list[Any]]:
+    # Several rows of the second table may have one key: each is a row of the result.
     by_key: dict[Any, list[list[Any]]] = {}
     for other in second.data:
         by_key.setdefault(_hashable(other[other_place]), []).append(other)
@@ -61,6 +68,7 @@ def _rows(first: Table, second: Table, place: int, other_place: int) -> Iterator
     # An outer join: rows of the second table whose key the first one lacks follow at the end.
     known = {_hashable(row[place]) for row in first.data}
     for other in (other for key, others in by_key.items() if key not in known for other in others):
+        # The key stands in the first table's column, as the second one's is left out of the result.
         alone: list[Any] = [None] * len(first.columns)
         alone[place] = other[other_place]
         yield [*alone, *_without(other, other_place)]

@@ -32,6 +32,8 @@ class _File(Media):
         # An open file with a name is its path, so it is kept as a file; of any other only what it holds is known.
         is_read = hasattr(data_or_path, "read") and data != getattr(data_or_path, "name", None)
         self._file_type = options.get("file_type") if is_read else None
+        # By its ending alone: a molecule as SMILES, or the JSON of a figure, is a text that names no file, and is not
+        # missed. `endswith(())`, of a class without endings, is False.
         is_path = not is_read and isinstance(data, (str, PathLike)) and os.fspath(data).endswith(self.ENDINGS)
         self._data = there(kind, data) if is_path else frozen(data)
 
@@ -70,10 +72,12 @@ def _what_is_wrong(given: Any, data: Any, file_type: str | None) -> str | None:
     if isinstance(data, Mapping):
         return None if data.get("type") == "lidar/beta" else "a scene has the type 'lidar/beta'."
     if isinstance(data, (str, PathLike)):
+        # What was read from an open file is named by its type alone.
         named = file_type if hasattr(given, "read") and data != getattr(given, "name", None) else os.fspath(data)
         return (
             None if str(named).endswith(_MESHES) else f"files are {', '.join(_MESHES)}; an open one has a file_type=."
         )
+    # x, y, z; with 4 columns a category behind them, with 6 a color.
     shape: tuple[int, ...] = tuple(getattr(data, "shape", ()))
     return None if len(shape) == 2 and shape[1] in {3, 4, 6} else "points are an array of 3, 4 or 6 columns."
 

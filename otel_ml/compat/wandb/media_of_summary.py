@@ -19,6 +19,7 @@ def keep_media(values: Mapping[str, Any], counts: StepCounts) -> dict[str, Any]:
     rest: dict[str, Any] = {}
     for name, value in values.items():
         if _is_media(value):
+            # `latest` is -1 before the first row.
             keep(name, value, max(counts.latest, 0), counts.axis_beside(name))
         else:
             rest[name] = value

@@ -26,6 +26,7 @@ class Config(ValuesByName):
 
     def __init__(self) -> None:
         super().__init__()
+        # Past our own `__setattr__()`, for which every attribute is a parameter.
         object.__setattr__(self, "_record", None)
         object.__setattr__(self, "_locked", set())
 
@@ -133,6 +134,7 @@ def _merged(before: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, A
     merged = dict(values)
     for key, value in values.items():
         inside = before.get(key)
+        # Deeper ones as well: `{"opt": {"lr": 1}}` changes `lr` alone, and the rest of `opt` stays.
         if isinstance(inside, Mapping) and isinstance(value, Mapping):
             merged[key] = {**inside, **_merged(inside, value)}
     return merged
@@ -147,10 +149,12 @@ def as_mapping(given: Any) -> dict[str, Any]:
     try:
         if isinstance(given, Mapping):
             return {str(key): value for key, value in given.items()}
+        # `Config`, ours or W&B's.
         if hasattr(given, "as_dict"):
             return dict(given.as_dict())
         if callable(getattr(given, "flag_values_dict", None)):  # absl's FLAGS, whose attributes are its own
             return dict(given.flag_values_dict())
+        # A namespace of argparse, a dataclass, or any other object; what has no attributes raises TypeError.
         return {str(key): value for key, value in vars(given).items() if not key.startswith("__")}
     except Exception:  # noqa: BLE001 (a value that is missing, or cannot be resolved here)
         return _what_can_be_read(given)
@@ -163,6 +167,7 @@ def with_files(given: Mapping[str, Any]) -> dict[str, Any]:
     paths += [Path(path) for path in os.environ.get("WANDB_CONFIG_PATHS", "").split(",") if path]
     if defaults in paths and not defaults.stat().st_size:
         not_kept(f"config={str(defaults)!r}", "the file is empty, and the run has no defaults.")
+    # In this order, the last one wins: the defaults, the files as they are named, what the program gives.
     merged: dict[str, Any] = {}
     for path in paths:
         merged.update(_from_file(path))

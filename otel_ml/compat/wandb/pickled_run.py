@@ -42,6 +42,7 @@ def arrived(run_id: str, asked: InitArguments, config: Mapping[str, Any], next_s
         config: its parameters at the time, which the run of another process has from the start.
         next_step: at which the rows of another process begin.
     """
+    # Also a run that has ended, as long as somebody holds it: it says so itself where something is recorded with it.
     known = state.run_with(run_id)
     if known is not None:
         return known

@@ -113,7 +113,8 @@ def line_series(
     **options: Any,
 ) -> CustomChart:
     """Return the lines as rows (step, lineKey, lineVal)."""
-    names = list(keys) if keys else [f"line_{number}" for number in range(len(ys))]
+    # Not by its truth, of which an array of names has none.
+    names = list(keys) if keys is not None and len(keys) else [f"line_{number}" for number in range(len(ys))]
     # One list of x-values is that of every line.
     several = xs if len(xs) and _are_several(xs[0]) else [xs] * len(ys)
     if len(several) != len(ys) or len(names) != len(ys):
@@ -150,7 +151,7 @@ def confusion_matrix(
         raise TypeError("expected y_true, and preds or probs, one for each sample")
     if len(actual) != len(predicted):
         raise ValueError(f"there are {len(predicted)} predictions, and {len(actual)} true classes")
-    names = list(class_names or ())
+    names = [] if class_names is None else list(class_names)
     if names and max((len(np.unique(classes)) for classes in (actual, predicted)), default=0) > len(names):
         raise ValueError(f"there are more classes than the {len(names)} names")
     # With names a class is the place of its name, as a number of any type: True is 1, and 1.0 too. Counting at these
@@ -184,7 +185,9 @@ def pr_curve(
         right, wrong, found = _counted(is_class, scores)
         # At each place the largest precision from there on: W&B makes scikit-learn's curve monotonic, too.
         precision = np.maximum.accumulate(np.append(1.0, right / (right + wrong))[::-1])[::-1]
+        # A threshold above all scores takes nothing: recall 0, and precision 1 by definition.
         recall = np.append(0.0, right / max(found, 1))
+        # The first threshold that finds so much; the last one where rounding leaves none.
         places = np.searchsorted(recall, recalls).clip(max=len(recall) - 1)
         rows += [[name, round(float(precision[at]), 3), round(float(r), 3)]
                  for at, r in zip(places, recalls, strict=True)]  # fmt: skip
@@ -205,6 +208,7 @@ def roc_curve(
     rows: list[list[Any]] = []
     for name, is_class, scores in _classes(y_true, y_probas, labels, classes_to_plot):
         right, wrong, found = _counted(is_class, scores)
+        # 1 where all samples are of the class: the rate of wrong ones is 0 of nothing then, and stays 0.
         others = max(len(scores) - found, 1)
         points = [(0.0, 0.0), *zip(wrong / others, right / max(found, 1), strict=True)]
         rows += [[name, round(float(fpr), 3), round(float(tpr), 3)] for fpr, tpr in points]
@@ -233,6 +237,7 @@ def _classes(
         raise ValueError(f"there are {len(scores)} predictions, and {len(truth)} true classes")
     for column, known in enumerate(np.unique(truth).tolist()):
         if chosen is None or known in chosen:
+            # `labels` are those of classes that are numbers; a class that is a text is its own.
             name = labels[known] if labels is not None and isinstance(known, int) else known
             yield name, truth == known, scores[:, column]
 

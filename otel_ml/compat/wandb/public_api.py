@@ -41,6 +41,7 @@ class Api:
                 raise CommError(sentence) from None
             return wandbs.run(path)
         file, folder = found
+        # The run of this process knows what its folder does not have: its address in W&B, entity, tags, notes.
         active = state.run
         if active is None or active.id != folder.name:
             return StoredRun(file, folder, name_of(folder), {})

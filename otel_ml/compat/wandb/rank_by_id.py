@@ -27,6 +27,8 @@ _TAKEN: set[str] = set()
 def rank_by_id(arguments: Mapping[str, Any]) -> int | None:
     """Return the rank that a process takes; None where it is the first, or where somebody else tells its place."""
     config = checked(arguments, os.environ)
+    # In turn: no id that others could name too, a rank that the program or its variable gives, a launcher that counts
+    # the processes, and a child, which is a part of its parent's rank.
     if not config.id or config.rank is not None or detect(os.environ).world_size > 1 or _is_child_of_run(config):
         return None
     # Also as rank 0: `leave()` gives that place up, too.

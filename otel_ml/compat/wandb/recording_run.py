@@ -45,6 +45,7 @@ def _inside(method: F) -> F:
 
     @wraps(method)
     def inside(run: Run, *args: Any, **kwargs: Any) -> Any:
+        # Said, and done all the same: otel_ml drops what is recorded after the end of a run, and counts it.
         if run._is_over:  # noqa: SLF001 (its own method)
             not_kept(f"run.{called}", f"UsageError: Run ({run.id}) is finished.")
         with run.use():
@@ -94,8 +95,6 @@ class Run(RunFacts):
         """The first step after all rows, also after one that was left open."""
         return max(self._step, self._counts.latest + 1)
 
-    # --- rows ----------------------------------------------------------------------------------------------------
-
     @_inside
     def log(
         self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None, sync: bool | None = None
@@ -105,7 +104,15 @@ class Run(RunFacts):
         A step that goes back is recorded there.
         """
         del sync
+        if not isinstance(data, Mapping):
+            # No row: the next one is at the step of this one.
+            not_kept(f"wandb.log({safe_repr(data)})", "TypeError: wandb.log must be passed a dictionary.")
+            return
+        ends_row = step is None if commit is None else is_given(commit)
         at = self._step if step is None else self._moved_to(step)
+        # Before anything is recorded: a thread that logs meanwhile has a row of its own.
+        if ends_row and at == self._step:
+            self._step = at + 1
         try:
             if self._definitions.metrics or not is_plain(data):
                 self._log_any(named(data), at)
@@ -114,12 +121,7 @@ class Run(RunFacts):
                 self._definitions.count(data)
                 self._counts.log(data, at)
         except Exception as error:  # noqa: BLE001 (the boundary to the user's program and its objects)
-            if not isinstance(data, Mapping):  # no row: the next one is at the step of this one
-                not_kept(f"wandb.log({safe_repr(data)})", "TypeError: wandb.log must be passed a dictionary.")
-                return
             report_unrecordable("wandb.log", error)
-        if at == self._step and (step is None if commit is None else is_given(commit)):
-            self._step += 1
 
     def _moved_to(self, step: Any) -> int:
         index = whole(step)
@@ -172,8 +174,6 @@ class Run(RunFacts):
         if params := self._definitions.for_backends(said):
             otel_ml.log_params(params)
         return said
-
-    # --- files ---------------------------------------------------------------------------------------------------
 
     @_inside
     def log_artifact(
@@ -355,6 +355,8 @@ class Run(RunFacts):
         if self._is_over:
             return
         self._last_words()
+        # Behind the last words, which would be said to be those of a run that is over, and before the end, in which
+        # other threads may still log.
         self._is_over = True
         self._watched.unwatch()
         atexit.unregister(self._last_words)

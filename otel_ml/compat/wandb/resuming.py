@@ -31,6 +31,8 @@ def goes_on(resume: bool | str | None, arguments: Mapping[str, Any]) -> bool:
         not_kept(f"wandb.init(resume={asked!r})", "a new run begins. Pass the id= of the run that goes on.")
     if not asked or run_id is None:
         return False
+    # With `OTEL_ML_*` variables and defaults, as `otel_ml.init()` makes of the same arguments: folder, experiment,
+    # rank.
     config = checked(arguments, os.environ)
     is_there = (run_folder(config.dir, config.experiment, run_id) / "metrics.jsonl").is_file()
     rank = detect(os.environ).rank if config.rank is None else config.rank

@@ -241,6 +241,7 @@ class RunFacts:
 
     def _folder(self) -> Path:
         if self._run.dir is None:
+            # A service elsewhere has the run's folder. What is in this one at the end is recorded all the same.
             return Path(tempfile.mkdtemp(prefix="otel-ml-files-"))
         folder = self._run.dir / "files"
         folder.mkdir(parents=True, exist_ok=True)

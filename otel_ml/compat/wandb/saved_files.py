@@ -31,6 +31,7 @@ class SavedFiles:
         if wrong is not None:
             not_kept(f"wandb.save({text!r})", f"{wrong} Nothing is saved.")
             return []
+        # Not a reason to lose the file: any policy but `now` follows it to the end.
         if policy not in _POLICIES:
             only = f"ValueError: Only {', '.join(_POLICIES)} policies are supported"
             not_kept(f"wandb.save({text!r}, policy={policy!r:.40})", f"{only}. The file is saved as with `live`.")
@@ -52,6 +53,7 @@ class SavedFiles:
     def _keep(self, path: Path, name: str, *, is_followed: bool) -> None:
         state = _state(path)  # before it is read: what is written meanwhile is a change
         if is_followed and state is not None:
+            # Absolute: the program may go to another folder before the end of the run.
             self._states[path.absolute()] = (name, state)
         otel_ml.log_artifact(path, name=name)
 
@@ -64,6 +66,7 @@ def _path(wanted: Any) -> str:
         if is_given(wanted)
         else ""
     )
+    # `./a` and `a//b` are named `a` and `a/b`; an address would lose a slash, and nothing would become `.`.
     return text if not text or text.startswith(_OF_THE_CLOUD) else os.path.normpath(text)
 
 

@@ -24,6 +24,7 @@ def as_wandb_shows(value: Any) -> Any:
             return value.decode(errors="replace")
         case slice():
             return {"slice_start": value.start, "slice_step": value.step, "slice_stop": value.stop}
+    # An instance has the `__module__` of its class, and no `__qualname__`.
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     is_named = callable(value) and isinstance(module, str) and isinstance(name, str)
     return f"{module}.{name}" if is_named else value

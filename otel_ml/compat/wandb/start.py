@@ -60,7 +60,9 @@ class State:
         self._run: Run | None = None
         self.config: Config = Config()
         self.environment: RunEnvironment = RunEnvironment()
+        # The run that ended last, and the step behind its rows.
         self._left: tuple[str, int] = ("", 0)
+        # Weakly: a sweep of many runs in one process keeps none of them alive.
         self._known: WeakValueDictionary[str, Run] = WeakValueDictionary()
 
     def __reduce__(self) -> str:
@@ -199,6 +201,7 @@ def _is_other(run: Run, project: str | None, run_id: str | None, name: str | Non
     """Whether an `init()` explicitly asks for another run than the one that is active, where that is W&B's to end."""
     if run.joins:
         return False
+    # Of the call's own arguments: variables such as WANDB_NAME name every run of the process.
     asked = (project, run.project), (run_id, run.id), (name, run.name)
     return any(given is not None and given != known for given, known in asked)
 
@@ -220,6 +223,7 @@ def _arguments(asked: InitArguments, run_id: str | None, name: str | None) -> di
         "notes": asked.notes,
         "role": asked.role or None,
         "prefix": "" if asked.mode == "shared" else None,
+        # Without a key W&B takes nothing but an offline run.
         "exporters": with_own_backend("wandb") if is_offline(asked.mode) or api.api_key else None,
     }
 

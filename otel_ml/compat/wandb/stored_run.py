@@ -219,6 +219,7 @@ class StoredRun:
         wanted = None if keys is None else [*dict.fromkeys([x_axis, *keys])]
         rows = list(self._rows(is_system=True) if stream == "system" else self.scan_history(wanted))
         if len(rows) > samples:
+            # The first row always; the last one is left out where the two numbers differ.
             rows = [rows[number * len(rows) // samples] for number in range(samples)]
         if pandas:
             try:
@@ -250,6 +251,7 @@ class StoredRun:
         """Return the artifacts that the run has logged."""
         del per_page
         found: dict[str, dict[str, Mapping[str, Any]]] = {}
+        # By name and then by path: a dictionary keeps the place of a key that is set again.
         for row in self._artifact_rows():
             if not _is_saved(row):
                 # Of a file that was recorded again the newest row counts.
@@ -273,6 +275,7 @@ class StoredRun:
         """Yield a row for each step, in the order in which they came; of several attempts the newest values count."""
         rows: dict[tuple[str, int], dict[str, Any]] = {}
         step_metrics = self._params().get(STEP_METRICS_PARAM, ())
+        # Windows alone are the stream `system`, and all others are the history.
         lines = [line for line in self._lines() if "axis" in line and (line["axis"] == _WINDOWS) == is_system]
         for line in sorted(lines, key=lambda line: int(line.get("attempt", 0))):  # of one attempt, corrections last
             if values := _values_of(line):
@@ -300,6 +303,7 @@ def _values_of(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers or the text of a record that has a step; of others nothing."""
     if line.get("type") == "text" and line.get("step") is not None:
         return {line["name"]: line["text"]}
+    # A row of values is the one record without a type.
     if "type" in line or not isinstance(line.get("values"), dict):
         return {}
     return {name: float(value) for name, value in line["values"].items() if not is_own(name)}

@@ -16,6 +16,8 @@ __all__ = ["EvalTable", "Table"]
 _AS_ALWAYS = (("optional", True), ("allow_mixed_types", True), ("log_mode", "IMMUTABLE"), ("log_mode", "MUTABLE"))
 """Options that ask for what holds here always."""
 
+_UNSAID = ("Input", "Output", "Expected")
+
 _LOG_MODES = ("IMMUTABLE", "MUTABLE", "INCREMENTAL")
 
 _JOINED = "the column is kept as it is; tables are joined where they are read."
@@ -41,12 +43,17 @@ class Table(Media):
     ) -> None:
         if options.get("log_mode", "IMMUTABLE") not in _LOG_MODES:
             wrong = f"AssertionError: it is one of {', '.join(_LOG_MODES)}. The table is recorded as always."
+            # Taken out of the options, or it would be said again below.
             not_kept(f"wandb.Table(log_mode={safe_repr(options.pop('log_mode'))})", wrong)
         options_not_kept(
             "wandb.Table",
             "a cell has any type, and a table is recorded whole whenever it is logged.",
             **{name: value for name, value in options.items() if (name, value) not in _AS_ALWAYS},
         )
+        if columns is not None and (isinstance(columns, str) or not hasattr(columns, "__iter__")):
+            wrong = "AssertionError: columns are a list of names. Those of a table of which nothing is said are taken."
+            not_kept(f"wandb.Table(columns={safe_repr(columns, 40)})", wrong)
+            columns = None
         if columns is not None and _are_rows(columns):
             not_kept("wandb.Table(columns=…)", "AssertionError: columns are names. What was given is taken as data=….")
             columns, data = None, columns if data is None else data
@@ -57,10 +64,12 @@ class Table(Media):
             self.columns: list[str] = [str(name) for name in given.columns]
             given = given.itertuples(index=False, name=None)
         else:
-            # W&B's own names for a table of which nothing is said.
-            self.columns = [str(name) for name in columns or ("Input", "Output", "Expected")]
+            # W&B's own names for a table of which nothing is said; one that begins with none has none.
+            self.columns = list(map(str, _UNSAID if columns is None else columns))
         self.data: list[list[Any]] = []
         for row in _rows(given):
+            # Nobody has said how many cells a row has: a data frame's fit anyway, and W&B's three names are only a
+            # default.
             if columns is None:
                 self.data.append(row)
             else:
@@ -86,6 +95,7 @@ class Table(Media):
         if _are_no_values(data):
             wrong = "AssertionError: expected a sequence of values"
         elif not self.data or not self.columns:
+            # Also where there are columns and no rows, as W&B's three default names: they are of nothing.
             self.columns, self.data = [], [[] for _ in data]
         elif str(name) in self.columns:
             wrong = "AssertionError: expected another name than those there are"
@@ -101,8 +111,14 @@ class Table(Media):
     def add_computed_columns(self, fn: Callable[[int, dict[str, Any]], Mapping[str, Any]]) -> None:
         """Add the columns that `fn(number, row)` returns for each row, where a row is column → value."""
         found: dict[str, list[Any]] = {}
+        # Column by column, so that one whose values are fewer than the rows is reported by `add_column()`.
         for number, row in self.iterrows():
-            for name, value in fn(number, dict(zip(self.columns, row, strict=False))).items():
+            computed = fn(number, dict(zip(self.columns, row, strict=False)))
+            if not isinstance(computed, Mapping):
+                wrong = f"AssertionError: fn returns column → value, not a {type(computed).__name__}"
+                not_kept("wandb.Table.add_computed_columns()", f"{wrong}. No column is added.")
+                return
+            for name, value in computed.items():
                 found.setdefault(name, []).append(value)
         for name, values in found.items():
             self.add_column(name, values)
@@ -187,6 +203,7 @@ def _rows(given: Any) -> list[list[Any]]:
         not_kept(f"wandb.Table(data={safe_repr(given, 40)})", "AssertionError: data are a list of rows. It has none.")
         return []
     try:
+        # A row that has no cells, such as 5, is a TypeError.
         return [list(row) for row in given]
     except TypeError as error:
         not_kept(f"wandb.Table(data={safe_repr(given, 40)})", f"TypeError: a row is a list of cells: {error}.")

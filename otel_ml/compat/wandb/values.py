@@ -78,12 +78,14 @@ def _numbers_of(items: Sequence[Any]) -> Any:
     """Return a list of numbers of numpy or torch as plain ones, those on a device as one tensor; else it as it is."""
     if not items or _IN_A_LIST.issuperset(map(type, items)):
         return items
+    # One that is none decides for all: a list of numbers and names stays as it was given.
     found = [_scalar(item) for item in items]
     if any(one is None for one in found):
         return items
     if all(map(is_in_memory, found)):
         numbers = [_in_memory(one) for one in found]
         return items if None in numbers else numbers
+    # Of a device: as one tensor they are copied together, and nothing waits for any of them here.
     stacked = _stacked(found)
     return items if stacked is None else stacked
 

@@ -15,6 +15,7 @@ class ValuesByName(ABC):
     _values: dict[str, Any]
 
     def __init__(self) -> None:
+        # Past our own `__setattr__()`, which would set a value of that name.
         object.__setattr__(self, "_values", {})
 
     @abstractmethod

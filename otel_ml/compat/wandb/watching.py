@@ -66,6 +66,7 @@ class Watched:
                 hook.remove()
 
     def _hook(self, model: Any, prefix: str, log: str | None, log_freq: int) -> None:
+        # A model that is watched again, as with another `log`, has the hooks of both.
         hooks = self._hooks.setdefault(id(model), [])
         if log in {"parameters", "all"}:
             is_due = _every(log_freq)
@@ -84,6 +85,7 @@ class Watched:
     def _of_gradient(self, name: str, log_freq: int) -> Callable[[Any], None]:
         is_due = _every(log_freq)
 
+        # Autograd may call this in a thread of its own, in which no run is current: `_log` is the run's own method.
         @never_raises
         def after_backward(gradient: Any) -> None:
             if is_due():
@@ -102,6 +104,7 @@ def _every(times: int) -> Callable[[], bool]:
 
     def is_due() -> bool:
         nonlocal calls
+        # Due at the last of so many, not at the first; `log_freq=0` is every pass.
         calls = (calls + 1) % max(1, times)
         return calls == 0
 

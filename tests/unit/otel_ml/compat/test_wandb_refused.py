@@ -209,3 +209,23 @@ def test_names_and_types_that_wandb_takes_are_not_said(captured_wandb: Capture) 
         run.alert("low", level=level)
 
     assert captured_wandb.notices == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: wandb.Table(columns=5, data=[[1]]),  # type: ignore[arg-type]
+        lambda: wandb.Table(columns="ab", data=[[1]]),
+        lambda: wandb.summary.update(5),
+        lambda: wandb.log({"joined": wandb.JoinedTable(wandb.Table(), wandb.Table(), 5)}),  # type: ignore[arg-type]
+        lambda: wandb.Table(columns=["a"], data=[[1]]).add_computed_columns(lambda *_: None),  # type: ignore[arg-type, return-value]
+    ],
+    ids=["columns", "a text of columns", "summary", "join key", "computed columns"],
+)
+def test_an_argument_of_another_type_is_said_and_ends_nothing(
+    captured_wandb: Capture, call: Callable[[], object]
+) -> None:
+    call()
+
+    [said] = captured_wandb.notices
+    assert "Error: " in said

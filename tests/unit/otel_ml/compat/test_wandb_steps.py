@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -291,6 +292,22 @@ def test_what_is_no_row_takes_no_step(captured_wandb: Capture, row: Any) -> None
 
     assert steps_of(captured_wandb, "loss") == {0: 1.0}
     assert "TypeError: wandb.log must be passed a dictionary" in captured_wandb.notices[0]
+
+
+def test_rows_of_threads_that_log_at_the_same_time_are_rows_of_their_own(captured_wandb: Capture) -> None:
+    class Slow(dict[str, float]):
+        """A row during whose recording another thread logs its own."""
+
+        def items(self) -> Any:
+            other = Thread(target=wandb.log, args=({"loss": 2.0},))
+            other.start()
+            other.join()
+            return super().items()
+
+    wandb.log(Slow(loss=1.0, note="read by its items"))
+    wandb.log({"loss": 3.0})
+
+    assert steps_of(captured_wandb, "loss") == {0: 1.0, 1: 2.0, 2: 3.0}
 
 
 def test_a_disabled_run_stays_at_its_first_step() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from otel_ml.compat import wandb
@@ -169,3 +171,34 @@ def test_what_cannot_be_joined_is_said_where_it_is_logged(captured: Capture, oth
 
     assert "joined" not in events(captured, "table")
     assert any("wandb.JoinedTable" in notice and "ValueError" in notice for notice in captured.notices)
+
+
+def test_names_of_classes_and_of_lines_are_arrays_too_as_in_wandb() -> None:
+    import wandb as original
+
+    names = np.array(["cat", "dog"])
+    shown = []
+    # Two modules, of two types.
+    modules: list[Any] = [wandb, original]
+    for of in modules:
+        confusion = of.plot.confusion_matrix(y_true=[0, 1, 1], preds=[1, 1, 0], class_names=names)
+        lines = of.plot.line_series(xs=[0, 1], ys=[[1, 2], [3, 4]], keys=names)
+        shown.append((confusion.table.data, lines.table.data))
+
+    ours, theirs = shown
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("columns", [pd.DataFrame({"a": [1], "b": [2]}).columns, np.array(["a", "b"]), ("a", "b")])
+def test_columns_may_be_those_of_a_data_frame(columns: Any) -> None:
+    table = wandb.Table(columns=columns, data=[[1, 2]])
+
+    assert (table.columns, table.data) == (["a", "b"], [[1, 2]])
+
+
+def test_a_table_may_begin_without_a_column_as_in_wandb() -> None:
+    table = wandb.Table(columns=[])
+    assert table.columns == []
+
+    table.add_column("a", [1, 2])
+    assert (table.columns, table.data) == (["a"], [[1], [2]])

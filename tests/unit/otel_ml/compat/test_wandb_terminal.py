@@ -28,9 +28,10 @@ def _printed(print_to: Callable[[Any, str], None], of: Any, capsys: pytest.Captu
     return capsys.readouterr().err.replace(mark, "once")
 
 
-def test_lines_are_those_of_wandb(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_those_of_wandb(capsys: pytest.CaptureFixture[str]) -> None:
     import wandb as original
+    from wandb.errors.term import termsetup
 
-    # What another test's run of W&B may have set.
-    monkeypatch.setattr("wandb.errors.term._silent", False)
+    # A run of W&B's in another test may have made it silent.
+    termsetup(original.Settings(silent=False), None)
     assert _printed(_lines, wandb, capsys) == _printed(_lines, original, capsys)

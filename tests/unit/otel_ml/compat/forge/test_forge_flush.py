@@ -65,6 +65,32 @@ def test_what_nobody_flushes_is_recorded_at_the_step_after_the_last_flush(captur
     assert the_point(captured, "loss").step == 8
 
 
+def test_a_fetcher_without_a_name_takes_the_place_of_no_other(captured: Capture) -> None:
+    asked: list[str] = []
+
+    class Fetcher:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def flush(self, step: int, return_state: bool) -> dict[str, Any]:
+            asked.append(self.name)
+            return {}
+
+    async def job() -> None:
+        logger = await get_or_create_metric_logger()
+        for name in ("first", "second"):
+            await logger.register_fetcher.call_one(Fetcher(name))
+        await logger.deregister_fetcher.call_one("fetcher_0")
+        for name in ("third", "fourth"):
+            await logger.register_fetcher.call_one(Fetcher(name))
+        await logger.flush.call_one(1)
+        await logger.shutdown.call_one()
+
+    asyncio.run(job())
+
+    assert sorted(asked) == ["fourth", "second", "third"]
+
+
 def test_a_fetcher_that_nobody_registered_is_said_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
     async def job() -> None:
         logger = await get_or_create_metric_logger()
