@@ -183,7 +183,7 @@ class Definitions:
 
     def show_defined(self, summary: Summary, name: str) -> None:
         """Have a summary show what was just asked for of a name, if that has values."""
-        # `define()` has said what is no name.
+        # `define()` has said what cannot be a name.
         metric = self.metrics.get(name) if isinstance(name, str) else None
         if metric is not None and _NONE in metric.summary:
             summary.forget([name])

@@ -35,7 +35,9 @@ class StepMetrics:
     def learn(self, params: Mapping[str, JsonValue]) -> bool:
         """Take what parameters say of it; return whether they say something."""
         known = dict(leaves(params))
-        said = {name: known[name] for name in (STEP_METRICS_PARAM, HIDDEN_SUMMARIES_PARAM) if name in known}
+        said: dict[str, object] = {
+            name: known[name] for name in (STEP_METRICS_PARAM, HIDDEN_SUMMARIES_PARAM) if name in known
+        }
         if said:
             self._take(said)
             remembered = {STEP_METRICS_PARAM: self._defined, HIDDEN_SUMMARIES_PARAM: self._hidden}
