@@ -221,15 +221,25 @@ class Captured:
         if taken is None:
             return
         rows, lost = taken
+        series = call.columns[0].series.definition.name
         if lost:
             reporter.dropped["captured_overrun"] += lost * len(call.columns)
             reporter.say(
                 "captured-overrun",
                 f"A captured CUDA graph was replayed more than {Ring.ROWS:,} times between two looks: what it "
-                f"recorded of {call.columns[0].series.definition.name!r} and others then is not in the run.",
+                f"recorded of {series!r} and others then is not in the run.",
                 kind="captured overrun",
             )
-        held, call.held = [*call.held, *rows][-_MAX_HELD:], []
+        held, call.held = [*call.held, *rows], []
+        if (beyond := len(held) - _MAX_HELD) > 0:
+            reporter.dropped["captured_overrun"] += beyond * len(call.columns)
+            reporter.say(
+                "captured-overrun",
+                f"A captured CUDA graph was replayed more than {_MAX_HELD:,} times in one step: what it recorded of "
+                f"{series!r} and others first is not in the run.",
+                kind="captured overrun in a step",
+            )
+            del held[:beyond]
         now = time.time_ns()
         for row in held:
             step = self._step_of(row.token, call.ring.cell.born)

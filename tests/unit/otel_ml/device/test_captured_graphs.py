@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import otel_ml
+from otel_ml._internal.devices import cuda_graphs
+from otel_ml._internal.error_reporting import reporter
 from otel_ml.testing import Capture, capture
 from tests.fake_cuda import FakeCuda
 from tests.waiting import eventually
@@ -185,6 +187,25 @@ def test_more_replays_than_are_kept_between_two_looks_are_counted_as_lost(
     lost = 100 - kept.count
     assert lost >= 92
     assert any("captured-overrun" in notice for notice in run.notices)
+
+
+def test_replays_of_a_step_that_is_too_long_to_keep_all_of_them_are_counted_as_lost(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_graphs, "_MAX_HELD", 30)  # of 100,000, which take minutes
+    with capture() as run:
+        x = cuda.tensor(1.0)
+        graph = captured(lambda: otel_ml.log({"x": x}))
+        with otel_ml.step(0):  # which step it is, this context alone knows until it ends
+            for _ in range(100):
+                graph.replay()
+            assert eventually(lambda: reporter.dropped["captured_overrun"])
+        otel_ml.shutdown()
+        [goodbye] = [event for event in run._transport.events if event.kind == "ml.writer.end"]
+        notices = [str(event.body) for event in run._transport.events if event.kind == "ml.notice"]
+    lost = goodbye.attributes["otel_ml.dropped"]["captured_overrun"]
+    assert lost + goodbye.attributes["otel_ml.recorded"] == 100
+    assert sum("captured-overrun" in notice for notice in notices) == 1
 
 
 def test_a_run_ends_while_a_device_hangs_and_what_never_came_is_counted(cuda: FakeCuda) -> None:
