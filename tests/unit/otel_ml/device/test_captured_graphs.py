@@ -192,7 +192,7 @@ def test_more_replays_than_are_kept_between_two_looks_are_counted_as_lost(
 def test_replays_of_a_step_that_is_too_long_to_keep_all_of_them_are_counted_as_lost(
     cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_graphs, "_MAX_HELD", 30)
+    monkeypatch.setattr(cuda_graphs, "_MAX_HELD", 30)  # of 100,000, which take minutes
     with capture() as run:
         x = cuda.tensor(1.0)
         graph = captured(lambda: otel_ml.log({"x": x}))
