@@ -93,7 +93,7 @@ def test_a_process_that_fails_ends_the_demo_with_its_last_20_lines(tmp_path: Pat
 def test_what_still_runs_when_a_demo_ends_is_ended_and_asked_before(tmp_path: Path) -> None:
     began = time.monotonic()
     with launch._processes() as processes:
-        asleep = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+        asleep = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
         over = subprocess.Popen([sys.executable, "-S", "-c", "raise SystemExit(5)"])
         over.wait()
         processes.update({"asleep": asleep, "over": over})
@@ -103,7 +103,7 @@ def test_what_still_runs_when_a_demo_ends_is_ended_and_asked_before(tmp_path: Pa
 
 
 def test_who_is_killed_is_waited_for() -> None:
-    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
 
     launch._kill(process)
 
@@ -123,7 +123,7 @@ else:
     while not ((folder / "finished").exists() and not list(folder.glob("step-*.npz"))):
         for left in sorted(folder.glob("step-*.npz")):
             left.rename(left.with_suffix(".done"))
-        time.sleep(0.005)
+        time.sleep(0.005)  # between two looks
 """
 
 

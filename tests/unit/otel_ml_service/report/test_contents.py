@@ -89,7 +89,7 @@ def test_energy_is_kept_by_step_and_attempt() -> None:
 
 
 def test_the_newest_spans_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SPANS", 10)
+    monkeypatch.setattr(module, "_SPANS", 10)  # a bound that one test can reach
     run = run_of(spans(9))
     assert (len(run.spans), run.is_cut) == (9, False)
 

@@ -28,7 +28,7 @@ def test_of_spans_that_are_all_held_every_step_is_whole() -> None:
 
 
 def test_the_oldest_step_of_each_axis_is_not_whole_where_older_spans_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SPANS", 6)
+    monkeypatch.setattr(module, "_SPANS", 6)  # a bound that one test can reach
     spans = [
         *(span(step, axis="eval") for step in (1, 2)),
         *(span(step, rank) for step in range(4, 6) for rank in (0, 1)),
@@ -40,7 +40,7 @@ def test_the_oldest_step_of_each_axis_is_not_whole_where_older_spans_have_left(m
 
 
 def test_steps_that_findings_name_are_read_from_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SPANS", 2)
+    monkeypatch.setattr(module, "_SPANS", 2)  # a bound that one test can reach
 
     def slow(since: int) -> tuple[object, ...]:
         return ("warning", "slow", 0, "forward", since, since, 1.0, 0.5, 1.0, "forward", since, "ab", "cd")

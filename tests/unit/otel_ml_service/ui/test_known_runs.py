@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from otel_ml_exporters.records import Params, RunStatus, StepRecord, Summary
 from otel_ml_service.report.contents import contents
+from otel_ml_service.storage.outbox import Commit, Outbox
 from otel_ml_service.ui.known_runs import KnownRuns, _summary
 from tests.recorded_run import digits_records, write_run
 from tests.waiting import eventually
@@ -74,3 +76,14 @@ def test_all_runs_are_listed_the_newest_first(tmp_path: Path) -> None:
     assert {(row["name"], row["run"], row["experiment"], row["step"]) for row in rows} == {
         ("digits/01abc", "01abc", "digits", 1), ("digits/02abc", "02abc", "digits", 1),
     }  # fmt: skip
+
+
+def test_a_run_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "01abc", digits_records(steps=2))
+    known = KnownRuns(tmp_path)
+    eventually(lambda: known.rows()[0][0].get("step") == 1)
+
+    with closing(Outbox(run.database)) as outbox:
+        outbox.commit(Commit(records=[StepRecord(100, "trainer", "step", 9, 0, 1.0, {"loss": 0.5})]))
+
+    eventually(lambda: known.rows()[0][0].get("step") == 9)
