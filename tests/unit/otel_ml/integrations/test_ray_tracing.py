@@ -19,9 +19,7 @@ CONTEXT = {"traceparent": "00-1-2-01"}
 def switched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return what is switched on."""
     done: list[str] = []
-    monkeypatch.setattr(
-        tracing_helper, "_enable_tracing", lambda: done.append("on")
-    )  # Ray's own, which has no way back
+    monkeypatch.setattr(tracing_helper, "_enable_tracing", lambda: done.append("on"))  # Ray's: no way back
     monkeypatch.setattr(rays, "validate_args", rays.validate_args)
     return done
 
