@@ -25,10 +25,13 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[bytes, bytes], bytes]:
         store[namespace, name] = value
         return False
 
-    monkeypatch.setattr(internal_kv, "_internal_kv_put", put)
-    monkeypatch.setattr(internal_kv, "_internal_kv_get", lambda name, *, namespace: store.get((namespace, name)))
-    monkeypatch.setattr(ray_next_run, "_given_to_workers", {})
-    monkeypatch.setattr(ray_next_run, "_followed", {})
+    def get(name: bytes, *, namespace: bytes) -> bytes | None:
+        return store.get((namespace, name))
+
+    monkeypatch.setattr(internal_kv, "_internal_kv_put", put)  # Ray's own: there is no cluster
+    monkeypatch.setattr(internal_kv, "_internal_kv_get", get)  # the same
+    monkeypatch.setattr(ray_next_run, "_given_to_workers", {})  # of the test before
+    monkeypatch.setattr(ray_next_run, "_followed", {})  # the same
     return store
 
 

@@ -76,10 +76,13 @@ class Asked:
         self.is_sampled: list[bool] = []
         monkeypatch.setattr(ray, "is_initialized", lambda: True)
         monkeypatch.setattr(ray, "remote", lambda _: self)
-        monkeypatch.setattr(internal_kv, "_internal_kv_get", lambda name, **_: self.kept.get(name))
+        monkeypatch.setattr(internal_kv, "_internal_kv_get", self.get)  # Ray's own
         for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_ML_TOKEN"):
             monkeypatch.setenv(name, "")  # what a link writes is put back at the end
             monkeypatch.delenv(name)
+
+    def get(self, name: bytes, **_: object) -> bytes | None:
+        return self.kept.get(name)
 
     def options(self, **options: object) -> Asked:
         self.asked.append(options)
@@ -118,7 +121,7 @@ def test_an_actor_is_asked_for_at_most_every_five_seconds_and_outside_of_the_use
 
 def test_a_service_that_is_announced_is_reached_and_told_to_children(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, said = Asked(monkeypatch), []
-    monkeypatch.setattr(ray_service, "_known", {})
+    monkeypatch.setattr(ray_service, "_known", {})  # of the test before
     with otlp_server() as server:
         server.pages = {"/healthz": {}}
         service = Service(server.url, "secret", 1, "/runs/run", ("jsonl",))
@@ -138,7 +141,7 @@ def test_a_service_that_is_announced_is_reached_and_told_to_children(monkeypatch
 
 def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Asked(monkeypatch)
-    monkeypatch.setattr(ray_service, "_known", {})
+    monkeypatch.setattr(ray_service, "_known", {})  # of the test before
     monkeypatch.setenv("OTEL_ML_TOKEN", "mine")
     with otlp_server() as server:
         server.pages = {"/healthz": {}}

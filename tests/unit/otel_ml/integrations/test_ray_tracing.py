@@ -17,9 +17,9 @@ CONTEXT = {"traceparent": "00-1-2-01"}
 
 @pytest.fixture(autouse=True)
 def switched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is switched on: Ray's switch has no way back."""
+    """Return what is switched on."""
     done: list[str] = []
-    monkeypatch.setattr(tracing_helper, "_enable_tracing", lambda: done.append("on"))
+    monkeypatch.setattr(tracing_helper, "_enable_tracing", lambda: done.append("on"))  # Ray's: no way back
     monkeypatch.setattr(rays, "validate_args", rays.validate_args)
     return done
 
@@ -78,8 +78,8 @@ def test_functions_that_were_called_in_an_earlier_cluster_are_traced_in_the_next
 ) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: is_initialized)
     called, traced, new = (ray.remote(function) for function in (lambda a: None, lambda a: None, lambda a: None))
-    called._function_signature = was = parameters_of(lambda a: None)
-    traced._function_signature = has = parameters_of(lambda a, _ray_trace_ctx=None: None)
+    called._function_signature = was = parameters_of(lambda a: None)  # as after a call
+    traced._function_signature = has = parameters_of(lambda a, _ray_trace_ctx=None: None)  # the same
 
     ray_tracing.switch_on()
 

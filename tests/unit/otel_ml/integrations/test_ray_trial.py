@@ -43,7 +43,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in OF_THE_RUN:
         monkeypatch.setenv(name, "")  # what joins, changes it, and it is put back at the end
         monkeypatch.delenv(name)
-    monkeypatch.setattr(ray_trial, "_of_driver", {})
+    monkeypatch.setattr(ray_trial, "_of_driver", {})  # of the test before
     yield
     trials.work_for_trial(is_so=False)
 

@@ -187,6 +187,22 @@ class TestOtherHost:
         ]
         assert (link.is_starting, link.is_served, link.serves_here) == (False, False, False)
 
+    def test_what_starts_the_service_of_its_own_run_is_let_go(self, config: Config) -> None:
+        link = OtherHostLink(config, "run-1", say=Said())
+        link.close()  # before there is one
+        for now in (0.0, 30.0):
+            link.reach(now, failing_s=0.0)
+        own = rendezvous_of(f"run-1-{socket.gethostname()}")
+        assert link._own is not None
+        assert link._own._has_lock(31.0)  # type: ignore[attr-defined]
+        taken = own.acquire()
+        link.close()
+        handle = own.acquire()
+
+        assert taken is None
+        assert handle is not None
+        os.close(handle)
+
     def test_the_service_of_its_own_run_is_then_found_as_on_one_host(self, config: Config, server: OtlpServer) -> None:
         link = OtherHostLink(config, "run-1", say=Said())
         for now in (0.0, 30.0):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_ml_exporters.records import Span
-from otel_ml_service.findings.critical_path import NOT_BEGUN, account_of, critical_path
+from otel_ml_service.findings.critical_path import NOT_BEGUN, _Waits, account_of, critical_path
 from otel_ml_service.findings.step_account import account_of_step
 from tests.unit.otel_ml_service.findings.pipeline_spans import MS, Operation, spans_of_pipeline
 
@@ -177,3 +177,63 @@ def test_work_that_a_thread_does_beside_a_step_takes_nothing_of_the_steps_own():
              span(0, "prefetch", 5, 25)]  # fmt: skip
 
     assert {one.phase: one.seconds for one in account_of(critical_path({0: spans}))} == {"data": 0.01, "forward": 0.03}
+
+
+def came(
+    of_rank: Mapping[int, Sequence[Span]], rank: int, since: float = 0, now: float = 1_000
+) -> tuple[int, float] | None:
+    """Return who ended the waiting of a rank's first span, and when it came, in milliseconds."""
+    found = _Waits(of_rank, {}).of(of_rank[rank][0], int(since * MS), int(now * MS))
+    return None if found is None else (found.rank, found.at_ns / MS)
+
+
+class TestWhoCame:
+    def test_of_those_who_enter_a_collective_last_it_is_the_lowest_rank(self) -> None:
+        of_rank = {rank: [span(rank, "all_reduce", start, 100)] for rank, start in enumerate([10, 50, 50, 20])}
+
+        assert [came(of_rank, rank) for rank in range(4)] == [(1, 50), None, None, (1, 50)]
+
+    @pytest.mark.parametrize(("ends", "are_one"), [(109, True), (110, False)])
+    def test_who_leaves_a_tenth_of_its_time_later_was_in_another_one(self, ends: float, are_one: bool) -> None:
+        # Rank 0 waits for 90 ms: what ends within 9 ms of it is the same all-reduce.
+        of_rank = {0: [span(0, "all_reduce", 10, 100)], 1: [span(1, "all_reduce", 60, ends)]}
+
+        assert came(of_rank, 0) == ((1, 60) if are_one else None)
+
+    @pytest.mark.parametrize(("ends", "are_one"), [(101, True), (101.1, False)])
+    def test_of_a_short_one_a_millisecond_is_together(self, ends: float, are_one: bool) -> None:
+        of_rank = {0: [span(0, "all_reduce", 98, 100)], 1: [span(1, "all_reduce", 99, ends)]}
+
+        assert came(of_rank, 0) == ((1, 99) if are_one else None)
+
+    @pytest.mark.parametrize(
+        ("since", "now", "is_there"),
+        [(0, 1_000, True), (50, 1_000, True), (51, 1_000, False), (0, 51, True), (0, 50, False)],
+    )
+    def test_only_who_came_in_the_time_that_is_asked_about(self, since: float, now: float, is_there: bool) -> None:
+        of_rank = {0: [span(0, "all_reduce", 10, 100)], 1: [span(1, "all_reduce", 50, 100)]}
+
+        assert came(of_rank, 0, since, now) == ((1, 50) if is_there else None)
+
+    def test_work_waits_for_nobody(self) -> None:
+        assert came({0: [span(0, "forward", 10, 100)], 1: [span(1, "forward", 50, 100)]}, 0) is None
+
+    def test_the_nth_message_that_is_received_is_the_nth_that_was_sent(self) -> None:
+        # Rank 1 sends as many; rank 2 sends one before it could be received, and rank 3 another number of them.
+        of_rank = {
+            0: [span(0, "forward-recv", 10, 60)],
+            1: [span(1, "forward-send", 50, 61)],
+            2: [span(2, "forward-send", 70, 80)],
+            3: [span(3, "forward-send", 55, 60), span(3, "forward-send", 90, 95)],
+        }
+
+        assert came(of_rank, 0) == (1, 50)
+
+    def test_of_several_that_fit_it_is_the_one_with_the_least_delay(self) -> None:
+        of_rank = {
+            0: [span(0, "forward-recv", 10, 60)],
+            1: [span(1, "forward-send", 20, 61)],
+            2: [span(2, "forward-send", 45, 61)],
+        }
+
+        assert came(of_rank, 0) == (2, 45)
