@@ -47,9 +47,15 @@ def account_of_step(of_rank: Mapping[int, Sequence[Span]]) -> StepAccount:
     Args:
         of_rank: spans of the step, of each rank in the order in which they begin.
     """
-    timers, parents = span_timers(of_rank)
-    line = [] if is_pipeline(timers.phases) or BESIDE in parents.values() else exposed(timers, parents)
-    if line:
+    if line := _line(of_rank):
         return StepAccount(line, is_path=False)
     path = critical_path(of_rank)
     return StepAccount(account_of(path), is_path=True, spans=frozenset(one.span_id for one in path if one.span_id))
+
+
+def _line(of_rank: Mapping[int, Sequence[Span]]) -> list[Exposed]:
+    """Return the account of a step whose phases are a line; empty where they are none, as those of one rank."""
+    if len(of_rank) < 2:
+        return []
+    timers, parents = span_timers(of_rank)
+    return [] if is_pipeline(timers.phases) or BESIDE in parents.values() else exposed(timers, parents)

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 
@@ -34,7 +35,7 @@ _FINDINGS = "otel_ml/findings"
 _SPANS = 20_000
 """Newest spans that are kept: the views of steps show them."""
 
-_WHO, _PLACE = itemgetter("role", "rank"), itemgetter("role", "axis")
+_WHOSE = itemgetter("role", "rank", "axis")
 """Of the row of a span."""
 
 
@@ -66,6 +67,7 @@ class Contents:
     histograms: dict[str, HistogramValue] = field(default_factory=dict)
     _newest: deque[SpanLines] = field(default_factory=deque)
     _held: int = 0
+    _made: list[Span] | None = None
     times: dict[tuple[str, str], RankTimes] = field(default_factory=lambda: defaultdict(RankTimes))
     workers: set[tuple[str, int]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)
@@ -112,12 +114,11 @@ class Contents:
         # Of a batch that is larger than what is kept, the end.
         self._hold(spans.newest(_SPANS))
         # Of a long run a million: rows, not spans, of which only the newest are made.
-        rows = spans.rows()
-        self.workers.update(map(_WHO, rows))
         of_steps: dict[tuple[str, str], list[SpanRow]] = defaultdict(list)
-        # `groupby` begins a new group whenever the place changes, so a batch may have several of one place.
-        for place, found in groupby(rows, _PLACE):
-            of_steps[place] += [row for row in found if row["step"] is not None]
+        # `groupby` begins a new group whenever one of these changes, so a batch may have several of one place.
+        for (role, rank, axis), found in groupby(spans.rows(), _WHOSE):
+            self.workers.add((role, rank))
+            of_steps[role, axis] += [row for row in found if row["step"] is not None]
         for (role, axis), timed in of_steps.items():
             if axis is not None and timed:
                 self.times[role, axis].add(timed)
@@ -126,14 +127,17 @@ class Contents:
         """Keep the newest spans, as text: of a long run nearly all go again, and a row takes three times the memory."""
         self._newest.append(spans)
         self._held += len(spans)
+        self._made = None
         # Whole batches go, and only where enough is left without them: `spans` cuts off the rest.
         while self._held - len(self._newest[0]) >= _SPANS:
             self._held -= len(self._newest.popleft())
 
     @property
     def spans(self) -> list[Span]:
-        """The newest ones, oldest first."""
-        return list(SpanLines.joined(self._newest).newest(_SPANS))
+        """The newest ones, oldest first: made once, as several parts of a page look at them."""
+        if self._made is None:
+            self._made = list(SpanLines.joined(self._newest).newest(_SPANS))
+        return self._made
 
     @property
     def is_cut(self) -> bool:
@@ -145,10 +149,11 @@ class Contents:
         if not record.amendment:
             lacking = self.lacking[record.role, record.axis]
             (lacking.add if record.writers_missing else lacking.discard)(record.step)
-        energy = {name: value for name, value in record.values.items() if "hw.energy" in name}
+        energy, has_users = _looked_at(tuple(record.values))
         if energy:
-            self.energy.setdefault((record.axis, record.step, record.attempt), {}).update(energy)
-        if not all(map(is_own, record.values)):
+            measured = self.energy.setdefault((record.axis, record.step, record.attempt), {})
+            measured.update((name, record.values[name]) for name in energy)
+        if has_users:
             done = self.steps.get((record.role, record.axis))
             if done is None:
                 done = self.steps[record.role, record.axis] = {}
@@ -193,6 +198,12 @@ class Contents:
         if "otel_ml/recorded" not in self.history.summary:
             return None
         return values_lost(self.history)
+
+
+@lru_cache(maxsize=256)
+def _looked_at(names: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """Return which values of a row are of energy, and whether any is the user's: most rows have the same ones."""
+    return tuple(name for name in names if "hw.energy" in name), not all(map(is_own, names))
 
 
 def contents(run_id: str, experiment: str, found: Iterable[Record]) -> Contents:

@@ -69,7 +69,8 @@ def chart(title: str, axis: str, curves: Sequence[Curve]) -> Markup:
     finite = [value for found in drawn for _, value in found if math.isfinite(value)]
     if not finite:
         return tag("figure", caption, tag("p", "no finite value", class_="quiet"), class_="chart")
-    frame = _Frame.of([end(curve.series) for curve in curves if curve.series for end in (min, max)], finite)
+    every = [list(curve.series) for curve in curves if curve.series]  # ascending
+    frame = _Frame.of([end for steps in every for end in (steps[0], steps[-1])], finite)
     lines = [line for number, found in enumerate(drawn) for line in frame.lines(found, _look(number))]
     grid = tag("path", d=f"M{_LEFT} {_TOP}V{HEIGHT - _BOTTOM}H{WIDTH - _RIGHT}", class_="axis")
     marks = [tag("path", d=frame.marks([step for step, _ in thinned(dict.fromkeys(holes, 0.0))]), class_="hole")]

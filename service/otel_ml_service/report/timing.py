@@ -118,8 +118,6 @@ def _account(history: History, axis: str, place: str) -> _Account:
 def _timer(history: History, key: SeriesName, place: str, name: str, account: _Account) -> Timer:
     series = history.series[key]
     values: Sequence[float] = [value for value in series.values() if value >= 0]
-    whole = history.series.get(SeriesName(key.axis, f"{place}time/step"), {})
-    of_steps = sum(value for step, value in series.items() if value >= 0 and step in whole)  # one may have no end
     exposed = account.exposed
     return Timer(
         name=place + name,
@@ -128,7 +126,7 @@ def _timer(history: History, key: SeriesName, place: str, name: str, account: _A
         mean_s=fmean(values) if values else 0.0,
         longest_s=max(values, default=0.0),
         total_s=sum(values),
-        share=_share(exposed, name) if exposed else of_steps / account.whole_s if account.whole_s > 0 else None,
+        share=_share(exposed, name) if exposed else _share_of_steps(history, key, place, account.whole_s),
         slowest=_at_the_front(exposed.get(name)) if exposed else _mostly_slowest(history, key),
         of_rank=account.of_rank,
         last=max(series),
@@ -166,6 +164,15 @@ def _share(account: Mapping[str, _ByRank], name: str) -> float | None:
     """Return a timer's share; None of one that is around others: it counts without them."""
     of_all = sum(sum(seconds.values()) for seconds in account.values())
     return sum(account[name].values()) / of_all if name in account and of_all > 0 else None
+
+
+def _share_of_steps(history: History, key: SeriesName, place: str, whole_s: float) -> float | None:
+    """Return the share of what the steps took; None where none was timed."""
+    if whole_s <= 0:
+        return None
+    whole = history.series[SeriesName(key.axis, f"{place}time/step")]
+    of_steps = history.series[key].items()
+    return sum(value for step, value in of_steps if value >= 0 and step in whole) / whole_s  # one may have no end
 
 
 def _at_the_front(seconds: _ByRank | None) -> int | None:

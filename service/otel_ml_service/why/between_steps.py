@@ -86,13 +86,15 @@ def between_steps(facts: RunFacts, place: Place, time: StepTime, steps: Iterable
 
     What lies before the first step of an attempt is the restart.
     """
+    # By the clock a step lasts from the end of the one before it, so nothing is left between them.
+    if time.source not in {"account", "timer"}:
+        return None
     times, wanted = facts.times.get(place, {}), set(steps)
     restarts = {step for step, _ in facts.restarts.get(place, ())}
     known = sorted(times.keys() & time.seconds.keys())
     # Neighbors only: between steps 4 and 9 lie steps that did not close, or whose numbers the loop leaves out.
     pairs = [(a, b) for a, b in pairwise(known) if b == a + 1 and a in wanted and b in wanted and b not in restarts]
-    # By the clock a step lasts from the end of the one before it, so nothing is left between them.
-    if time.source not in {"account", "timer"} or not pairs:
+    if not pairs:
         return None
     # A row has the time of its newest record, which is about when its step ended.
     # Less than nothing where the slowest rank was still in the step before: it is in both.

@@ -164,9 +164,8 @@ def _total(phases: Iterable[Values]) -> Values:
 
 
 def _between(times: Values) -> Values:
-    steps = sorted(times)
-    seconds = {step: times[step] - times[before] for before, step in pairwise(steps)}
-    return {step: value for step, value in seconds.items() if 0 <= value < _LONGEST}
+    steps = pairwise(sorted(times))
+    return {step: took for before, step in steps if 0 <= (took := times[step] - times[before]) < _LONGEST}
 
 
 def usual_steps(time: StepTime, first: int, last: int, not_in: Sequence[tuple[int, int]]) -> list[int]:
