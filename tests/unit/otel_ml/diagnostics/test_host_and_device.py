@@ -133,7 +133,11 @@ def test_rewards_of_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
     lines = [json.loads(line) for line in written.read_text().splitlines()]
     rows = {line["axis"]: line["values"] for line in lines if line.get("axis") in {*PLACES, "lists"}}
-    found = {axis: {name.removeprefix(f"{axis}/"): value for name, value in rows[axis].items()} for axis in rows}
+    # What the service says of itself is left out: points that came twice, on a busy machine, are of one row alone.
+    found = {
+        axis: {name.removeprefix(f"{axis}/"): value for name, value in row.items() if not name.startswith("otel_ml/")}
+        for axis, row in rows.items()
+    }
     assert found["there"] == found["here"] == found["lists"]
     assert found["here"]["rl/sample/reward/correct"] == 0.625
     assert found["here"]["rl/sample/reward/correct/environment/code"] == 2.5 / 1.5
