@@ -7,10 +7,11 @@ from otel_ml_service.report.timeline import timeline
 from tests.unit.otel_ml_service.report.test_page import Reader
 
 S = 10**9
+BEGAN = 1_700_000_000 * S
 
 
 def span(name: str, begin: int, end: int, rank: int = 0, step: int = 0, axis: str = "step") -> Span:
-    return Span("0" * 32, "0" * 16, None, name, begin, end, "trainer", rank, axis, step)
+    return Span("0" * 32, "0" * 16, None, name, BEGAN + begin, BEGAN + end, "trainer", rank, axis, step)
 
 
 def boxes(picture: str) -> list[tuple[str | None, ...]]:
