@@ -52,7 +52,7 @@ class OpenRuns:
         self._lock = threading.Lock()  # of two threads that begin at once the later one has to know of the other's run
         self._begun: list[otel_ml.Run] = []
         self._known: dict[str, ActiveRun] = {}
-        self.joined = JoinedRuns(self._lock)
+        self.joined: JoinedRuns = JoinedRuns(self._lock)
         self.experiment: str | None = None
         self.uri = ""
         self._exporters: tuple[str, ...] | None = None
