@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from otel_ml.exceptions import WireError
-from otel_ml.wire.reductions import ACROSS, DEFAULT, OF_OTHERS, STATISTICS, WITHIN, WSUM, Row, Statistic, row_of
+from otel_ml.wire.reductions import ACROSS, DEFAULT, M2, OF_OTHERS, STATISTICS, WITHIN, WSUM, Row, Statistic, row_of
 
 __all__ = ["Reduction"]
 
@@ -176,7 +176,8 @@ class Reduction:
     @property
     def takes_weights(self) -> bool:
         """Whether weights of records have a part in it: of a deviation only where it is asked for alone."""
-        return self.across == ("std",) or any(WSUM in row.needs for row in self.rows)
+        alone = _rows(self.across) if len(self.across) == 1 else ()
+        return any(M2 in row.needs for row in alone) or any(WSUM in row.needs for row in self.rows)
 
     @property
     def edges(self) -> frozenset[str]:

@@ -108,7 +108,7 @@ RECORDING = """
 """
 
 
-@pytest.mark.parametrize(("function", "caller"), [("_declared", "_definition"), ("record_at", "add")])
+@pytest.mark.parametrize(("function", "caller"), [("_declared", "_definition"), ("_record_at", "add")])
 def test_a_handler_may_record_in_the_middle_of_recording(
     server: OtlpServer, tmp_path: Path, function: str, caller: str
 ) -> None:

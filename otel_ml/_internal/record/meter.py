@@ -112,7 +112,7 @@ class Metric:
             except Exception as error:  # noqa: BLE001 - the boundary to the user's program
                 reporter.failed("record()", error)
 
-    def record_at(self, value: float, attributes: Mapping[str, object] | None, at_ns: int) -> None:
+    def _record_at(self, value: float, attributes: Mapping[str, object] | None, at_ns: int) -> None:
         """Record a value of a moment, which decides which one of a step is the last."""
         if NOW.off:
             return

@@ -68,7 +68,7 @@ class UpDownCounter(_Instrument):
         with DEFINITIONS.lock:
             level = self._levels[key] = self._levels.get(key, 0) + change
             now_ns = time_ns()
-        self._metric.record_at(level, attributes, now_ns)
+        self._metric._record_at(level, attributes, now_ns)  # noqa: SLF001 (a user is to find no such verb)
 
 
 def _number(amount: object) -> float | None:

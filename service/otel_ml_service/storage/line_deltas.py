@@ -30,7 +30,7 @@ def of_deltas(deltas: str, size: int) -> str:
     r"""Return the lines, which have so many characters together.
 
     Examples:
-        >>> of_deltas('\x01\x01{"step":41,"rank":0}\n\x01\x0b2', 41)
+        >>> of_deltas('\x01\x01{"step":41,"rank":0}\n\x01\x0b2\x01\x0c', 41)
         '{"step":41,"rank":0}\n{"step":42,"rank":0}'
 
     Raises:

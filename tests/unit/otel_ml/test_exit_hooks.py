@@ -10,6 +10,7 @@ import pytest
 
 PROGRAM = """
 import multiprocessing, os, signal, sys, threading
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may have it ignored, as `nohup` does
 from otel_ml._internal.lifecycle.exit_hooks import ExitHooks
 
 def say(*said):
