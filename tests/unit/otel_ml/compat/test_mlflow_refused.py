@@ -159,6 +159,7 @@ def test_an_id_that_no_experiment_here_has_is_said(
     given: str,
     experiment: str,
 ) -> None:
+    reporter.forget()  # what tests before have made it say, of which there may be as many as it remembers
     for name, value in {**variables, "OTEL_ML_DIR": str(tmp_path), "OTEL_ML_EXPORTERS": "none"}.items():
         monkeypatch.setenv(name, value)
     call()
