@@ -128,10 +128,13 @@ def _spans(text: str) -> SpanBatch | None:
 
 
 def _of_deltas(said: Mapping[str, int], deltas: str) -> SpanBatch:
-    # One damaged character would be in all lines behind it.
+    # One damaged character would be in all lines behind it; the numbers before them are in no checksum.
     if crc32(deltas.encode()) != said["crc"]:
         raise ValueError(f"the spans of record {said['seq']} are damaged")
-    return SpanBatch(said["seq"], SpanLines.of_text(of_deltas(deltas, said["size"]), said["count"]))
+    lines = of_deltas(deltas, said["size"])
+    if lines.count("\n") + 1 != said["count"]:
+        raise ValueError(f"how many spans record {said['seq']} has is damaged")
+    return SpanBatch(said["seq"], SpanLines.of_text(lines, said["count"]))
 
 
 def _content(record: object) -> dict[str, Any]:

@@ -140,7 +140,10 @@ def test_spans_of_a_former_service_that_were_damaged_are_not_taken_for_spans() -
         decode(("spans", f'{{"seq":1,"spans":[\n{LINE},\n{LINE[1:]}\n]}}', None))
 
 
-@pytest.mark.parametrize("change", [("count", "number"), ('"size":', '"size":1'), ('"crc":', '"crc":1'), ("{", "[")])
+@pytest.mark.parametrize(
+    "change",
+    [("count", "number"), ('"count":2', '"count":3'), ('"size":', '"size":1'), ('"crc":', '"crc":1'), ("{", "[")],
+)
 def test_spans_whose_head_was_damaged_are_not_taken_for_spans(change: tuple[str, str]) -> None:
     kind, text, media = encode(SpanBatch(1, (SPAN, SPAN)))
 
