@@ -88,7 +88,7 @@ class EmbeddedService:
         self._rendezvous.remove()
 
     def _watch_the_end(self) -> None:
-        # Not the time of day: set back, that would keep the service; set forward, end it while it still delivers.
+        # Not the time of day: set back, that would keep the service for as long.
         moved_at, last_seen = time.monotonic(), None
         while not self._withdrawn.wait(_LINGER_S / 4):
             runs = list(self._runs)
