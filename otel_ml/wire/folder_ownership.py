@@ -10,7 +10,6 @@ import errno
 import os
 import stat
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -163,7 +162,7 @@ def _quarantine(folder: Path, path: Path) -> None:
     """Take the name away; what it stood for stays as it is."""
     quarantine = folder / QUARANTINE
     if os.path.lexists(quarantine) and not is_ours(quarantine):
-        quarantine.rename(folder / f"{QUARANTINE}-{uuid.uuid4().hex}")
+        quarantine.rename(folder / f"{QUARANTINE}-{os.urandom(16).hex()}")
     quarantine.mkdir(mode=0o700, exist_ok=True)
     # Numbered, for things from two folders may have one name.
     path.rename(quarantine / f"{len([*quarantine.iterdir()])}-{path.name}")

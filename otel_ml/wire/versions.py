@@ -6,7 +6,6 @@ Newer code reads what older code stored. Older code leaves what newer code store
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from otel_ml.exceptions import VersionError
@@ -23,6 +22,8 @@ RENDEZVOUS = 1
 @cache
 def own_version() -> str:
     """Return the version of this otel_ml; "0" where it runs from its sources without being installed."""
+    from importlib.metadata import PackageNotFoundError, version  # 3 MB that most ranks have no use for
+
     try:
         return version("otel-ml")
     except PackageNotFoundError:

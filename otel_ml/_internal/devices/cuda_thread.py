@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
 from collections.abc import Iterator
@@ -51,6 +50,8 @@ def captures_left_alone() -> Iterator[None]:
 
 def _exchanged(mode: int) -> int:
     """Set the mode of this thread, and return the one before; where the driver cannot, all is as it was."""
+    import ctypes  # where there is such a device: other workers never load it
+
     is_hip = getattr(sys.modules["torch"].version, "hip", None) is not None
     for library, function in _HIP if is_hip else _CUDA:
         with suppress(OSError, AttributeError):

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -229,7 +228,7 @@ def _keep(
     # Each by itself: `mkdir(parents=True)` makes what is above with the usual mode, readable for others.
     for made in (folder.parent, folder):
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = secrets.token_hex(16)
+    name = os.urandom(16).hex()
     try:
         _link(opened, folder / name)
     except OSError:

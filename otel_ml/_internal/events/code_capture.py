@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from importlib.metadata import distributions
 from pathlib import Path
 
 from otel_ml._internal.error_reporting import reporter
@@ -157,6 +156,8 @@ def _run_git(*arguments: str) -> bytes:
 
 def _packages() -> Iterator[str]:
     """Yield `name==version` of all that is installed, without parsing the description of each as an e-mail."""
+    from importlib.metadata import distributions  # 3 MB that ranks above 0 have no use for
+
     for item in distributions():
         try:
             # METADATA is a wheel's, PKG-INFO that of a folder `*.egg-info`; where distutils has left `*.egg-info` as a

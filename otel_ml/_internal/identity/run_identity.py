@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
@@ -121,13 +120,13 @@ def new_id(time_ns: int | None = None, entropy: bytes | None = None) -> str:
     """
     milliseconds = (time.time_ns() if time_ns is None else time_ns) // 1_000_000
     # 26 digits of five bits hold the 128, of which the first digit has three.
-    number = milliseconds << 80 | int.from_bytes(secrets.token_bytes(10) if entropy is None else entropy[:10], "big")
+    number = milliseconds << 80 | int.from_bytes(os.urandom(10) if entropy is None else entropy[:10], "big")
     return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def new_instance() -> str:
     """Return a new `service.instance.id`; from the system's randomness, which a fork does not repeat."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def identify(
@@ -314,7 +313,7 @@ def _is_function(place: JobPlace) -> bool:
 
 
 def _new_id_of(job: str) -> str:
-    return f"{job}-{secrets.token_hex(4)}" if job else new_id()
+    return f"{job}-{os.urandom(4).hex()}" if job else new_id()
 
 
 def _derived_id(place: JobPlace, pid: int) -> str:

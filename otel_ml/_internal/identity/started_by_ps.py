@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 from calendar import timegm
-from email.utils import parsedate
 
 __all__ = ["started_ns_by_ps"]
 
 
 def started_ns_by_ps(pid: int) -> int:
     """Return the time at which a process started, the same for all who ask; 0 where there is none."""
+    from email.utils import parsedate  # a megabyte that systems with /proc have no use for
+
     try:
         shown = subprocess.run(
             ["ps", "-o", "lstart=", "-p", str(pid)],

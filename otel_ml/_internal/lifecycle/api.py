@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -162,6 +161,8 @@ def _problem(name: str, known: list[str]) -> str:
         >>> _problem("experiment_name", ["experiment", "name"])
         "init(experiment_name=): there is no such argument. Did you mean 'experiment'? Known: experiment, name."
     """
+    import difflib  # where something is wrong: most programs never load it
+
     near = [_OF_OTHERS[name]] if name in _OF_OTHERS else difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"init({name}=): there is no such argument.{hint} Known: {', '.join(known)}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -338,6 +337,8 @@ class Run:
 
 
 def _shown(text: str) -> str:
+    import html  # in a notebook: most programs never load it
+
     return html.escape(printable(text))
 
 
