@@ -52,7 +52,6 @@ def records(file: BinaryIO, position: int) -> Iterator[tuple[int, bytes]]:
         if space < _FRAME.size:
             position += space
             file.seek(position)
-            continue
         head = file.read(_FRAME.size)
         if len(head) < _FRAME.size:
             return

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from otel_ml_exporters.contract import ExporterCase, ExporterContract
-from otel_ml_exporters.contract.clauses import _by_name, _delivered, _killed_after
+from otel_ml_exporters.contract.clauses import _by_name, _delivered, _killed_after, _position
 from otel_ml_exporters.contract.stream import AT, Stream, every_kind, points, row, rows, run_in
 from otel_ml_exporters.records import HistogramValue, Params, RunStatus, StepRecord, Summary, Table, Text
 from tests.contract.lines import Lines, points_of
@@ -91,6 +91,11 @@ def test_a_record_of_each_kind_says_something_that_a_backend_has_to_take() -> No
     assert table == Table(3, AT, "wrong", "step", 1, ("said", "sure"), ((3, 0.25), (8, None)))
     assert histogram == HistogramValue(4, AT, "weights", "step", 1, (-1.0, 0.0, 2.5), (3.0, 7.0))
     assert (summary, status) == (Summary(5, AT, {"test/accuracy": 0.9}), RunStatus(6, AT, "running"))
+
+
+def test_an_exporter_is_asked_for_its_position(tmp_path: Path) -> None:
+    assert _position(ExporterCase("tests.contract.lines:AnotherPosition", points_of), tmp_path) == 19
+    assert _position(ExporterCase("tests.contract.lines:Lines", points_of), tmp_path) is None
 
 
 def test_a_writer_is_killed_once_it_has_stored_what_it_is_to_store(tmp_path: Path) -> None:

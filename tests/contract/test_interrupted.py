@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,18 @@ def test_a_life_counts_the_calls_of_its_export_and_one_that_is_killed_has_none(t
     lines = (run.dir / "lines.jsonl").read_text().splitlines()
     assert lines[0].startswith('["loss", "step", 20,')
     assert lines[39].startswith('["time/step", "step", 39,')
+
+
+class Hanging(AnotherPosition):
+    """Does not come back from its export, as a library whose threads a fork has not."""
+
+    def export(self, records: object) -> None:
+        signal.pause()
+
+
+def test_a_life_without_an_end_cannot_be_forked(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError):
+        _life(Hanging, run_in(tmp_path), 0, patience_s=0.01)
 
 
 def test_an_export_that_fails_without_being_killed_ends_the_lives(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A worker's memory is the program's: what only mistakes, rank 0, or other systems need is loaded where they need it."""
+"""A worker loads what only mistakes, rank 0 or other systems need where they need it: its memory is the program's."""
 
 from __future__ import annotations
 

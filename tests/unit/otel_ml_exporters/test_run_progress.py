@@ -75,3 +75,11 @@ def test_of_steps_whose_clock_was_set_back_the_time_left_is_not_known() -> None:
     progress = progress_of(*(row("trainer", "step", step, 1000.0 - step) for step in range(5)))
 
     assert progress.seconds_left is None
+
+
+def test_a_run_of_one_step_is_done_with_it() -> None:
+    progress = RunProgress()
+    progress.add(Params(1, 0.0, {"max_steps": 1}))
+    progress.add(row("trainer", "step", 0, 1000.0))
+
+    assert progress.fraction == pytest.approx(1.0)

@@ -203,6 +203,13 @@ def test_all_wrong_options_are_said_at_once() -> None:
     assert len(error.value.problems) == 4
 
 
+@pytest.mark.parametrize("digits", [0, 18, 4.0, True, "4"])
+def test_values_are_shown_with_1_to_17_digits(digits: object) -> None:
+    assert written(row(1, {"a": 1 / 3}), digits=17)[1] == "step 1  a  0.33333333333333331"
+    with pytest.raises(ConfigError, match="digits"):
+        ConsoleExporter(digits=digits)  # type: ignore[arg-type]
+
+
 def test_of_the_parameters_those_that_otel_ml_captures_are_not_shown() -> None:
     said = written(Params(1, 1.0, {"otel_ml": {"command": "python train.py"}}), Params(2, 1.0, {"lr": 0.1}))
 
