@@ -67,3 +67,10 @@ def test_attributes_have_numbers_that_json_has(tmp_path: Path) -> None:
     [found] = RunTools(tmp_path).spans("01abc")
 
     assert found["attributes"] == {"norm": "nan", "size": 3}
+
+
+@pytest.mark.parametrize(("most", "told"), [(-1, 0), (0, 0), (1, 1), (5, 5), (6, 5)])
+def test_no_more_spans_are_told_than_asked_for(tmp_path: Path, most: int, told: int) -> None:
+    write_run(tmp_path, "01abc", recorded(5))
+
+    assert len(RunTools(tmp_path).spans("01abc", most=most)) == told

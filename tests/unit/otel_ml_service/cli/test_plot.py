@@ -63,3 +63,11 @@ def test_a_logarithmic_axis_is_labeled_up_to_the_largest_double(values: list[flo
 @given(values=st.lists(floats, max_size=300), width=st.integers(1, 60))
 def test_a_spark_is_never_wider_than_asked_for(values: list[float], width: int) -> None:
     assert len(spark(values, width)) == min(len(values), width)
+
+
+def test_a_plot_is_as_wide_as_a_terminal_and_ten_lines_high_where_nobody_says() -> None:
+    *lines, rule, foot = plot([0.0, 1.0], [0.0, 1.0])
+
+    assert len(lines) == 10
+    assert {len(line) for line in lines} == {78}
+    assert max(len(rule), len(foot)) <= 80

@@ -119,3 +119,15 @@ def test_the_bound_counts_every_run_that_a_request_brings_and_those_on_their_way
     assert not book.has_capacity(["d"])
     book.forget(book.of(replace(RANK, experiment="open")))
     assert book.has_capacity(["d"])
+
+
+def test_it_is_crowded_from_the_first_run_that_found_no_room_until_one_finds_it(
+    book: RunRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(book_module, "MAX_RUNS", 1)
+
+    assert not book.is_crowded
+    assert not book.has_capacity(["a", "b"])
+    assert book.is_crowded
+    assert book.has_capacity(["a"])
+    assert not book.is_crowded

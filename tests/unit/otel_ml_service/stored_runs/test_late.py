@@ -116,3 +116,14 @@ def test_a_late_gauge_is_not_added_to_a_sum_that_may_have_its_process(tmp_path: 
     merged = with_late([row(1, 3, {"free": 7.0})], tmp_path / "late.otlp")
 
     assert (merged.records, merged.left) == ([row(1, 3, {"free": 7.0})], ("free",))
+
+
+@pytest.mark.parametrize("reduction", ["sum>max", "max@dp"])
+def test_what_takes_several_writers_to_tell_is_left(tmp_path: Path, reduction: str) -> None:
+    write(tmp_path / "late.otlp", (1, 3, {"x": 9.0}, reduction))
+    (added,) = with_late([row(1, 3, {"y": 1.0})], tmp_path / "late.otlp").records
+    (name,) = set(added.values) - {"y"}
+
+    merged = with_late([row(1, 3, {name: 7.0})], tmp_path / "late.otlp")
+
+    assert (merged.records, merged.left) == ([row(1, 3, {name: 7.0})], (name,))
