@@ -377,3 +377,15 @@ def test_groups_of_another_shape_are_said(otel_ml_capture: Capture) -> None:
     (notice,) = otel_ml_capture.notices
     assert "[groups, samples]" in notice
     assert otel_ml_capture.points == []
+
+
+def test_two_updates_at_the_same_tick_of_the_clock_have_no_rate(otel_ml_capture: Capture) -> None:
+    clock = Clock()
+    policy = rl.PolicyUpdates(clock=clock)
+    otel_ml.set_step(0)
+    for now in (1.0, 1.0, 3.0):
+        clock.now = now
+        policy.updated()
+
+    assert otel_ml_capture.values("rl/train/update_frequency") == [0.5]
+    assert otel_ml_capture.notices == []

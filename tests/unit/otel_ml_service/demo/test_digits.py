@@ -69,3 +69,9 @@ def test_a_rank_takes_every_fourth_image_of_a_batch_and_an_epoch_ends_before_the
     order = [image for batch in joint for image in batch]
     shuffle = np.random.default_rng(3)
     assert order == np.concatenate([shuffle.permutation(10) for _ in range(3)]).tolist()[:30]
+
+
+def test_pixels_are_from_0_to_1(digits: Path) -> None:
+    images = np.concatenate([training_set(digits).images, held_out_set(digits).images])
+
+    assert (images.min(), images.max()) == (0.0, 1.0)
