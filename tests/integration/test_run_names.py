@@ -73,3 +73,15 @@ def test_an_id_that_a_person_chose_is_the_name(tmp_path: Path) -> None:
 
     assert output.split() == ["sweep-7", "sweep-7"]
     assert listed(environ, tmp_path) == {"sweep-7": "sweep-7"}
+
+
+def test_a_run_that_goes_on_by_its_id_is_called_as_it_was_begun(tmp_path: Path) -> None:
+    environ = environment(tmp_path, {"OTEL_ML_EXPORTERS": "jsonl"})
+    run(PROGRAM.format(arguments='id="01M8F23108RN4QKFZRG9ZG7R6Y", name="baseline"'), environ, tmp_path)
+
+    _, errors = run(PROGRAM.format(arguments='id="01M8F23108RN4QKFZRG9ZG7R6Y"'), environ, tmp_path)
+
+    first, *_, last = errors.splitlines()
+    assert first.startswith("otel_ml: run digits/baseline → ")
+    assert last.startswith("otel_ml: run digits/baseline finished.")
+    assert listed(environ, tmp_path) == {"01M8F23108RN4QKFZRG9ZG7R6Y": "baseline"}

@@ -99,7 +99,9 @@ class RunPrinter:
 
     def print_beginning(self, reached: Reached) -> None:
         """Print which run this is, and where it goes."""
-        self.console.line(started_line(self._called(), reached.where, reached.exporters))
+        # A run that goes on by its id has the name that it was begun with.
+        run = None if self._name else self.ask()
+        self.console.line(started_line(self._called(run), reached.where, reached.exporters))
         if reached.page and is_watched():  # the address holds a token: it goes into no file
             self.console.line(page_line(reached.page))
 
