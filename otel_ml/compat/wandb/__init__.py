@@ -23,9 +23,10 @@ from otel_ml.compat.wandb.artifact import Artifact
 from otel_ml.compat.wandb.box import box3d
 from otel_ml.compat.wandb.errors import CommError, Error, UsageError
 from otel_ml.compat.wandb.graph import Graph
+from otel_ml.compat.wandb.histogram import Histogram
 from otel_ml.compat.wandb.joined_table import JoinedTable
 from otel_ml.compat.wandb.login import api, login
-from otel_ml.compat.wandb.media import Audio, Classes, Histogram, Html, Image, Video
+from otel_ml.compat.wandb.media import Audio, Classes, Html, Image, Video
 from otel_ml.compat.wandb.media_of_files import Bokeh, Molecule, Object3D, Plotly
 from otel_ml.compat.wandb.module_functions import (
     AlertLevel,

@@ -7,8 +7,9 @@ from typing import Any
 from otel_ml.compat.tracking.original_names import name_of_the_original
 from otel_ml.compat.wandb.box import box3d
 from otel_ml.compat.wandb.graph import Graph, Node
+from otel_ml.compat.wandb.histogram import Histogram
 from otel_ml.compat.wandb.joined_table import JoinedTable
-from otel_ml.compat.wandb.media import Audio, Classes, Histogram, Html, Image, Media, Video, WBValue
+from otel_ml.compat.wandb.media import Audio, Classes, Html, Image, Media, Video, WBValue
 from otel_ml.compat.wandb.media_of_files import Bokeh, Molecule, Object3D, Plotly
 from otel_ml.compat.wandb.table import EvalTable, Table
 

@@ -1,4 +1,4 @@
-"""`wandb.Image`, `wandb.Histogram` and the like: what a program logs beside numbers, kept under its name."""
+"""`wandb.Image`, `wandb.Audio` and the like: what a program logs beside numbers, kept under its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from otel_ml.compat.wandb.frozen import frozen
 __all__ = [
     "Audio",
     "Classes",
-    "Histogram",
     "Html",
     "Image",
     "Media",
@@ -119,46 +118,6 @@ class Image(Media):
         is_content = isinstance(data, (str, PathLike, bytes))
         picture = _picture_of(data) if is_content else rescaled(_one_picture(data))
         otel_ml.log_image(name, picture, caption=self.caption, step=step, axis=axis)
-
-
-class Histogram(Media):
-    """A distribution: of a sequence, or counted already (`np_histogram=(counts, edges)`)."""
-
-    MAX_LENGTH = 512
-    """Most bins of a histogram of W&B."""
-
-    def __init__(self, sequence: Any = None, np_histogram: Any = None, num_bins: int = 64) -> None:
-        self._sequence = frozen(sequence)
-        self._counted = None if np_histogram is None else _checked(frozen(np_histogram))
-        self._bins = min(num_bins, self.MAX_LENGTH)
-        if num_bins > self.MAX_LENGTH:
-            not_kept(f"wandb.Histogram(num_bins={num_bins})", f"ValueError: it has at most {self.MAX_LENGTH} bins.")
-
-    @property
-    def histogram(self) -> list[Any]:
-        """How many values each bin has."""
-        return list(self._parts()[0])
-
-    @property
-    def bins(self) -> list[Any]:
-        """The edges of the bins: one more than there are bins."""
-        return list(self._parts()[1])
-
-    def _parts(self) -> Any:
-        import numpy as np
-
-        if self._counted is not None:
-            return tuple(part.tolist() if hasattr(part, "tolist") else part for part in self._counted)
-        counts, edges = np.histogram(self._sequence, bins=self._bins)
-        return counts.tolist(), edges.tolist()
-
-    def keep(self, name: str, step: int | None, axis: str | None) -> None:
-        """Record it as a histogram."""
-        if self._counted is not None:
-            counts, edges = self._counted
-            otel_ml.log_histogram(name, counts, edges=edges, step=step, axis=axis)
-        else:
-            otel_ml.log_histogram(name, self._sequence, bins=self._bins, step=step, axis=axis)
 
 
 class Audio(Media):
@@ -337,20 +296,6 @@ def _keep(name: str, value: Any, step: int | None, axis: str | None) -> None:
 def _say_of_file(call: str, given: Any, caption: str | None) -> None:
     if isinstance(given, (str, PathLike)):
         options_not_kept(call, "a file is kept without it.", caption=caption)
-
-
-def _checked(counted: Any) -> tuple[Any, Any]:
-    """Return counts and edges; said where there is not one edge more than counts, and as many as there can be."""
-    counts, edges = (*counted, (), ())[:2]
-    if not (hasattr(counts, "__len__") and hasattr(edges, "__len__")):
-        not_kept("wandb.Histogram(np_histogram=…)", "ValueError: expected (counts, edges). It has no bins.")
-        return (), ()
-    if len(edges) == len(counts) + 1:
-        return counts, edges
-    wrong = f"ValueError: len(bins) must be len(histogram) + 1; they are {len(edges)} and {len(counts)}."
-    not_kept("wandb.Histogram(np_histogram=…)", f"{wrong} The first bins are kept.")
-    kept = max(0, min(len(counts), len(edges) - 1))
-    return counts[:kept], edges[: kept + 1]
 
 
 def _captions(given: Sequence[str | None]) -> list[str] | bool:
