@@ -139,7 +139,7 @@ class RunEnd:
         )
 
     def _own(self) -> list[WriterState]:
-        return [writer for writer in self._run.writers if writer.native and not writer.child]
+        return list(filter(_is_own, self._run.writers))
 
     def _all_shut_down(self) -> bool:
         writers = self._own()
@@ -149,10 +149,10 @@ class RunEnd:
         """Whether another process took its place, even one that found nothing left to do and shut down."""
         if writer.replaced_at is not None:
             return True
-        rank = (writer.writer.role, writer.writer.rank)
-        of_its_rank = [other for other in self._own() if (other.writer.role, other.writer.rank) == rank]
+        writers = self._run.writers
         return any(
-            other.shutdown_message is not None and self._run.writers.began_after(other, writer) for other in of_its_rank
+            other.shutdown_message is not None and writers.began_after(other, writer)
+            for other in filter(_is_own, writers.of_rank(writer.writer.role, writer.writer.rank))
         )
 
     def _is_something_under_way(self) -> bool:
@@ -226,6 +226,10 @@ class RunEnd:
                 values[name] = values.get(name, 0.0) + getattr(stream.tally, name)
         # A point may hold many values, and the account is one of values.
         return values | {"superseded": self._run.superseded, "too_late": self._run.too_late}
+
+
+def _is_own(writer: WriterState) -> bool:
+    return writer.native and not writer.child
 
 
 def _not_zero(values: Mapping[str, float]) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from otel_ml_service.aggregation.observation import Writer
 from otel_ml_service.aggregation.writer_state import WriterState
@@ -31,6 +31,7 @@ class Writers:
         self.all: list[WriterState] = []
         self._by_instance: dict[tuple[str, str], WriterState] = {}
         self._newest: dict[tuple[str, int], WriterState] = {}
+        self._of_ranks: dict[tuple[str, int], list[WriterState]] = {}
         self._least_lag: dict[str, float] = {}
         self._newest_beat: dict[str, float] = {}
         self.dirty: set[int] = set()
@@ -65,6 +66,8 @@ class Writers:
         if state is None:
             return self.add(writer)
         if state.writer is not writer:
+            if state.writer.rank != writer.rank:
+                self._of_ranks = {}
             state.describe(writer)
             self.described.add(state.number)
         return state
@@ -78,7 +81,15 @@ class Writers:
         self.all.append(state)
         self.described.add(state.number)
         self._by_instance[writer.role, writer.instance] = state
+        self._of_ranks = {}
         return state
+
+    def of_rank(self, role: str, rank: int) -> Sequence[WriterState]:
+        """Return all that say they are a rank, its children among them, in the order in which they were heard first."""
+        if not self._of_ranks:  # once for all: a job has as many ranks as it has writers
+            for one in self.all:
+                self._of_ranks.setdefault((one.writer.role, one.writer.rank), []).append(one)
+        return self._of_ranks.get((role, rank), ())
 
     def dismiss_those_of(self, starter: WriterState, said_at: float, now: float) -> None:
         """Expect no shutdown message of those who were started by a writer that has said to end them, and lived then.

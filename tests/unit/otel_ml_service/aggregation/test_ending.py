@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cProfile import Profile
 from dataclasses import replace
 
 import pytest
@@ -333,3 +334,16 @@ def test_of_two_goodbyes_of_a_writer_the_later_one_counts_in_whatever_order_they
 
     assert service.engine.status.recorded == 4
     assert service.engine.status.lost == {"held_up": 3}
+
+
+def test_what_the_end_of_a_killed_job_takes_for_each_rank_does_not_grow_with_their_number() -> None:
+    def calls(world: int) -> float:
+        service = Service()
+        service.take(*[Rank(rank, world_size=world).step(0, {"x": 1.0}) for rank in range(world)])
+        service.now += 2 * service.settings.end_silence_s
+        with Profile() as profile:
+            service.settle()
+        assert service.engine.status.state == "killed"
+        return sum(entry.callcount for entry in profile.getstats()) / world
+
+    assert calls(400) < 1.5 * calls(100)
