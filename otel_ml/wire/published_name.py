@@ -10,7 +10,16 @@ from functools import lru_cache
 from otel_ml.wire.attributes import DEFAULT_AXIS, RESERVED_PREFIX, TIME_AXIS, UNNAMED_ROLES
 from otel_ml.wire.short_digest import short_digest
 
-__all__ = ["MAX_LENGTH", "ascii_spelling", "by_precedence", "is_own", "matches", "published_name", "sanitized"]
+__all__ = [
+    "MAX_LENGTH",
+    "ascii_spelling",
+    "by_precedence",
+    "is_own",
+    "matches",
+    "matches_beginning",
+    "published_name",
+    "sanitized",
+]
 
 MAX_LENGTH = 1000
 """Characters of a published name; what is longer is cut, and told from others by a digest."""
@@ -81,6 +90,16 @@ def matches(name: str, pattern: str) -> bool:
     """
     # `[[]` is how fnmatch has a bracket that stands for itself.
     return name == pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
+
+
+def matches_beginning(name: str, pattern: str) -> bool:
+    """Whether `name` is `pattern`, or begins as one with a `*` at its end: W&B's rule, where `?` is itself, too.
+
+    Examples:
+        >>> [matches_beginning(name, "val?/*") for name in ("val?/loss", "val1/loss", "val?/")]
+        [True, False, True]
+    """
+    return name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1]))
 
 
 def by_precedence(pattern: str) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from otel_ml.compat.wandb.final_values import Summary
 from otel_ml.compat.wandb.values_so_far import ValuesSoFar
 from otel_ml.variable import comma_separated
 from otel_ml.wire.attributes import HIDDEN_SUMMARIES_PARAM, STEP_METRICS_PARAM
-from otel_ml.wire.published_name import matches
+from otel_ml.wire.published_name import matches_beginning
 
 __all__ = ["Definitions", "Metric"]
 
@@ -250,7 +250,7 @@ class Definitions:
     def _metric(self, name: str) -> Metric | None:
         if name not in self._found:
             # Looked up once for each name; `define()` forgets the answers.
-            globs = (glob for glob in reversed(self.metrics) if matches(name, glob))
+            globs = (glob for glob in reversed(self.metrics) if matches_beginning(name, glob))
             self._found[name] = self.metrics.get(name) or next((self.metrics[glob] for glob in globs), None)
         return self._found[name]
 

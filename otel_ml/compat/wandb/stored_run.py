@@ -18,7 +18,7 @@ from otel_ml.compat.tracking.not_kept import not_kept
 from otel_ml.compat.tracking.recorded_files import copied
 from otel_ml.explanation import explained
 from otel_ml.wire.attributes import DEFAULT_AXIS, STEP_METRICS_PARAM
-from otel_ml.wire.published_name import is_own, matches
+from otel_ml.wire.published_name import is_own, matches_beginning
 from otel_ml.wire.summary_texts import summary_texts
 
 __all__ = ["StoredArtifact", "StoredFile", "StoredRun"]
@@ -313,7 +313,7 @@ def _index(axis: str, names: Mapping[str, Any], step_metrics: Sequence[Sequence[
     """Return what the steps of an axis are called in a row: `_step`, or what `define_metric(step_metric=)` said."""
     if axis == DEFAULT_AXIS:
         return "_step"
-    said = (metric for pattern, metric in step_metrics for name in names if matches(name, pattern))
+    said = (metric for pattern, metric in step_metrics for name in names if matches_beginning(name, pattern))
     return next(said, axis)
 
 

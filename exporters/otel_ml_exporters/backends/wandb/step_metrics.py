@@ -9,7 +9,7 @@ from pathlib import Path
 
 from otel_ml.flatten import leaves
 from otel_ml.wire.attributes import DEFAULT_AXIS, HIDDEN_SUMMARIES_PARAM, STEP_METRICS_PARAM
-from otel_ml.wire.published_name import matches
+from otel_ml.wire.published_name import matches_beginning
 from otel_ml_exporters.records import JsonValue
 
 __all__ = ["StepMetrics"]
@@ -55,7 +55,7 @@ class StepMetrics:
 
     def hides(self, key: str) -> bool:
         """Return whether W&B's summary shall have nothing of a metric; which definition counts is as below."""
-        globs = (is_hidden for name, is_hidden in reversed(self._hidden) if matches(key, name))
+        globs = (is_hidden for name, is_hidden in reversed(self._hidden) if matches_beginning(key, name))
         return dict(self._hidden).get(key, next(globs, False))
 
     def drawn(self, axis: str, row: Collection[str]) -> dict[str, str]:
@@ -72,7 +72,7 @@ class StepMetrics:
         """Return what W&B would: an exact name wins over globs, a later glob over those before."""
         if key not in self._found:
             exact = dict(self._defined).get(key)
-            globs = (over for name, over in reversed(self._defined) if matches(key, name))
+            globs = (over for name, over in reversed(self._defined) if matches_beginning(key, name))
             over = exact or next(globs, None)
             self._found[key] = None if over == key else over
         return self._found[key]

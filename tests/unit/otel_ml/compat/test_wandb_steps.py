@@ -192,6 +192,16 @@ def test_a_definition_may_be_the_step_metric_of_another(captured: Capture) -> No
     assert steps_of(captured, "val/acc", "val") == {7: 0.5}
 
 
+def test_a_question_mark_in_the_name_of_a_metric_is_itself_as_in_wandb(captured: Capture) -> None:
+    wandb.init()
+    wandb.define_metric("done?/*", step_metric="epoch")
+    wandb.log({"done?/a": 1.0, "done1/a": 2.0, "epoch": 7})
+
+    assert {point.name: (point.axis, point.step) for point in captured.points} == {
+        "done?/a": ("done?", 7), "done1/a": ("step", 0), "epoch": ("step", 0),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("before", ["*", "val/*", "val/a*"])
 def test_of_two_globs_the_later_one_counts_and_an_exact_name_counts_more(captured: Capture, before: str) -> None:
     wandb.init()
