@@ -14,7 +14,8 @@ from otel_ml.exceptions import ConfigError
 from otel_ml.quantities import seconds, size
 from otel_ml.wire.rendezvous import run_folder
 from otel_ml_exporters.exporter import Exporter
-from otel_ml_exporters.records import Record, RunInfo, StepRecord
+from otel_ml_exporters.records import Record, RunInfo, SpanBatch, StepRecord
+from otel_ml_exporters.registry import split_name
 from otel_ml_service.cli.figures import thousands
 from otel_ml_service.cli.parameters import EXPORTERS, RUN, dir_option
 from otel_ml_service.cli.screen import Screen, screen
@@ -41,16 +42,23 @@ __all__ = ["command"]
 _TIMEOUT_S = 10.0
 """How long the service of a job that has just ended may take to leave: usually 3 s."""
 
+_TAKE_SPANS = frozenset({"otlp", "traces"})
+
 _READS = 5
 """How often a run is read anew that a service has opened meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run to write again: what the exporters are started for, and its records with what came late."""
+    """A run to write again: what the exporters are started for, and its records with what came late.
+
+    Attributes:
+        spans_left: how many of its spans are in `spans.jsonl` alone, and so in no record.
+    """
 
     info: RunInfo
     merged: Merged
+    spans_left: int = 0
 
     @property
     def records(self) -> Sequence[Record]:
@@ -107,6 +115,8 @@ def command(
     lost = False
     for found in runs:
         run = found if experiment is None else _moved(found, base, experiment)
+        if run.spans_left and any(split_name(name)[0] in _TAKE_SPANS for name in exporters):
+            output.note(f"spans.jsonl: {plural(run.spans_left, 'span')} left out: no record of the run has them.")
         results = _delivered(run, makers, timeout, output)
         _report(run, results, output)
         if as_json:
@@ -143,7 +153,14 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
     if merged.damaged:
         them = "cannot be read and is left out" if merged.damaged == 1 else "cannot be read and are left out"
         output.note(f"late.otlp: {plural(merged.damaged, 'request')} {them}: the file is damaged.")
-    return [_Run(run_info(run, merged.records), merged)]
+    return [_Run(run_info(run, merged.records), merged, _spans_left(run, merged.records))]
+
+
+def _spans_left(run: RunFolder, found: Sequence[Record]) -> int:
+    """Return how many spans only `spans.jsonl` has: all without `run.db`, else what the disk limit took."""
+    with suppress(OSError), (run.path / "spans.jsonl").open("rb") as lines:
+        return max(0, sum(1 for _ in lines) - sum(len(one.spans) for one in found if isinstance(one, SpanBatch)))
+    return 0
 
 
 def _recorded(run: RunFolder, output: Screen) -> Sequence[Record]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from otel_ml_exporters.records import RunStatus, Span, SpanBatch
 from otel_ml_service.storage.outbox import Outbox
 from otel_ml_service.stored_runs.read_records import records
 from otel_ml_service.stored_runs.run_folders import RunFolder
@@ -43,6 +44,25 @@ def test_what_has_no_page_of_the_run_is_said_to_have_its_records(tmp_path: Path)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "otlp: 5 records given to the exporter"
+
+
+@pytest.mark.parametrize(("gone", "left_out"), [("nothing", 0), ("the first three", 3), ("run.db", 5)])
+def test_spans_that_no_record_of_the_run_has_are_said_to_be_left_out(tmp_path: Path, gone: str, left_out: int) -> None:
+    spans = [
+        SpanBatch(seq, (Span("1" * 32, f"{seq:016x}", None, "forward", 1, 2, "trainer", 0, "step", seq),))
+        for seq in range(1, 6)
+    ]
+    run = write_run(tmp_path, "01abc", [*spans, RunStatus(6, 2000.0, "finished")])
+    with closing(sqlite3.connect(run.database)) as connection, connection:  # as the disk limit does
+        connection.execute("DELETE FROM records WHERE seq <= ?", (3 if gone == "the first three" else 0,))
+    if gone == "run.db":
+        run.database.unlink()
+
+    with otlp_server() as server:
+        done = otel_ml(tmp_path, "replay", "01abc", "--to", "traces", OTEL_ML_TRACES_ENDPOINT=server.url)
+
+    said = [line for line in done.stderr.splitlines() if "spans.jsonl" in line]
+    assert said == [f"spans.jsonl: {left_out} spans left out: no record of the run has them."][: bool(left_out)]
 
 
 def test_replaying_twice_doubles_nothing(tmp_path: Path) -> None:
