@@ -97,9 +97,18 @@ class FileSegment:
     def is_on_disk(self) -> bool:
         # People and purges delete, move and cut files; what no longer has a name here ends with this process.
         with suppress(OSError):
-            found = self._path.stat(follow_symlinks=False)
+            found = self._status()
             return (found.st_dev, found.st_ino) == self._file.identity and found.st_size == self.size
         return False
+
+    def _status(self) -> os.stat_result:
+        try:
+            return self._path.stat(follow_symlinks=False)
+        except PermissionError:  # the program has given up its rights: who has them finds the file all the same
+            found = os.fstat(self._file.number)
+            if found.st_nlink:
+                return found
+            raise
 
     def delete(self) -> None:
         try:

@@ -28,7 +28,7 @@ _NAMED = 5
 _EVENTS = "Texts, tables, images, files or parameters"
 _DO = (
     "What is missing counts as lost (events_never_arrived) unless it still comes. Look at what is between the job and "
-    "the service: a Collector without a pipeline for logs acknowledges and drops them."
+    "the service: a Collector without a pipeline for logs acknowledges and drops them"
 )
 
 
@@ -132,8 +132,9 @@ def say_missing(run: RunState, writer: WriterState) -> None:
     losses = _losses(writer, at_end=False)
     # What was rejected is counted in items of any kind: these may be among them, and were said.
     if losses.events and not run.rejected:
-        run.output.say(
-            "events-never-arrived", f"{_EVENTS} do not arrive: more of them was sent than was received. {_DO}"
+        run.output.say_first(
+            "events-never-arrived",
+            f"{_EVENTS} do not arrive: more of them was sent than was received. {_DO}{_unless_full(writer)}.",
         )
     if run.is_missing_said or not losses.never_arrived or _is_explained(run, [writer], at_end=False):
         return
@@ -142,7 +143,7 @@ def say_missing(run: RunState, writer: WriterState) -> None:
         "never-arrived",
         f"Values of {_name(writer)} do not arrive{_steps([writer])}: it has sent more than was received. They count as "
         "lost (never_arrived) unless they still come. Look at what is between it and the service: something "
-        "acknowledges and drops them, or holds them back.",
+        f"acknowledges and drops them, or holds them back{_unless_full(writer)}.",
     )
 
 
@@ -157,7 +158,8 @@ def say_missing_at_end(run: RunState) -> None:
     run.output.say(
         "never-arrived",
         f"{sum(missing.values()):,} of {sum(map(recorded_by, concerned)):,} values of {_names(concerned)} never arrived"
-        f"{_steps(concerned)}: something between them and the service acknowledged them and did not pass them on.",
+        f"{_steps(concerned)}: something between them and the service acknowledged them and did not pass them "
+        f"on{_or_full(concerned)}.",
     )
 
 
@@ -168,7 +170,7 @@ def _say_missing_events(run: RunState) -> None:
         run.output.say(
             "events-never-arrived",
             f"{sum(missing.values()):,} {_EVENTS.lower()} of {_names(concerned)} never arrived: "
-            "something between them and the service acknowledged them and did not pass them on.",
+            f"something between them and the service acknowledged them and did not pass them on{_or_full(concerned)}.",
         )
 
 
@@ -196,6 +198,20 @@ def _untold(writer: WriterState) -> int:
         missing += max(0, first - end - 1)
         end = max(end, last)
     return missing
+
+
+def _unless_full(writer: WriterState) -> str:
+    """Return what else may be the reason: how much its own spool dropped, a process tells at its end."""
+    return (
+        "" if writer.shutdown_message is not None else "; unless a spool was full, which its process tells at its end"
+    )
+
+
+def _or_full(writers: Iterable[WriterState]) -> str:
+    """Return what else may be the reason where one of them was killed: nobody has told what its own spool dropped."""
+    if all(writer.shutdown_message is not None for writer in writers):
+        return ""
+    return ", or a full spool dropped them, of which a process that was killed has not told"
 
 
 def _is_explained(run: RunState, writers: list[WriterState], *, at_end: bool) -> bool:

@@ -69,7 +69,7 @@ class Parameters:
             if owner is None and not self._makes_way_for(path, said, event):
                 continue
             if owner is None and len(self.owners) >= self._most:
-                self._output.say(
+                self._output.say_first(  # a sentence for each would leave no room for what else is to be said
                     "too-many-parameters",
                     f"More than {self._most:,} parameters are logged; {'.'.join(path)!r} and others are left out.",
                 )

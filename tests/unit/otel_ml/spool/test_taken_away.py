@@ -6,8 +6,9 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,40 @@ def test_a_folder_in_which_nothing_can_be_removed_costs_no_frame(
 
     assert [held.payload() for held in spool.pending] == [b"\x02" * 300_000]
     assert on_disk(tmp_path) == [b"\x02" * 300_000]
+
+
+@contextmanager
+def without_rights(folder: Path) -> Iterator[None]:
+    """Do as a program that has given up its rights, as a daemon does: nobody lets it look into `folder`."""
+    user, mode = os.geteuid(), folder.stat().st_mode
+    folder.chmod(0)
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        folder.chmod(mode)
+
+
+def test_a_program_that_gives_up_its_rights_loses_only_what_its_open_file_has_no_room_for(
+    tmp_path: Path, said: list[str]
+) -> None:
+    folder = tmp_path / "spool"
+    spool = Spool(folder, "writer", b"resource", limit=2**20, say=lambda _slug, sentence: said.append(sentence))
+    spool.append(Frame("M", b"before", 1), [("step", 1, 1)])
+    large = bytes(300_000)  # more than a file
+
+    with without_rights(folder):
+        spool.append(Frame("M", large, 2), [("step", 2, 2)])
+        assert said == []
+        assert not spool.secure().frames
+
+        spool.append(Frame("M", b"beyond", 4), [("step", 3, 4)])
+        gone = spool.secure()
+
+    assert (gone.points, gone.steps) == (4, [("step", 3, 4)])
+    assert len(said) == 1
+    assert on_disk(folder) == [b"before", large]
+    assert not spool.secure().frames
+    assert on_disk(folder) == [b"before", large, b"beyond"]

@@ -261,6 +261,21 @@ def test_of_a_killed_process_that_never_said_its_totals_it_is_said_that_somethin
     assert "2 messages of rank 0 of trainer never arrived" in notice  # its points, and that it is done with the step
 
 
+@pytest.mark.parametrize("says_goodbye", [True, False])
+def test_nobody_in_between_is_blamed_for_what_the_full_spool_of_a_process_may_have_dropped(says_goodbye: bool) -> None:
+    service, rank = Service(), Rank(0)
+    service.take(rank.step(0, {"x": 1.0}))
+    rank.record(1, {"x": 1.0})  # never arrives
+    rank.event("ml.text", "never arrives")
+    service.take(rank.step(2, {"x": 1.0}), rank.bye() if says_goodbye else rank.says_totals(2))
+    service.wait(11, *([] if says_goodbye else [rank]))
+    service.wait(400)
+
+    notices = [notice for notice in service.notices if "never arrived" in notice or "do not arrive" in notice]
+    assert len(notices) == (2 if says_goodbye else 4)
+    assert all(("spool" in notice) is not says_goodbye for notice in notices)
+
+
 def test_a_single_message_that_is_missing_is_one() -> None:
     service, rank = Service(), Rank(0)
     service.take(rank.step(0, {"x": 1.0}))

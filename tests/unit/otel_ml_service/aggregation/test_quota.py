@@ -117,6 +117,18 @@ def test_parameters_beyond_the_limit_are_left_out_and_said() -> None:
     assert any("More than 2 parameters" in notice and "'b.d'" in notice for notice in service.notices)
 
 
+def test_however_many_parameters_are_beyond_the_limit_that_is_said_once() -> None:
+    service, rank = Service(EngineSettings(params=2)), Rank()
+    service.take(rank.event("ml.params", {f"p{number}": number for number in range(4)}))
+    service.restart()
+    service.take(rank.event("ml.params", {"q": 4}))
+
+    said = [notice for notice in service.notices if "too-many-parameters" in notice]
+    assert said == [
+        "More than 2 parameters are logged; 'p2' and others are left out. (otel-ml explain too-many-parameters)"
+    ]
+
+
 def test_summaries_beyond_the_limit_are_published_with_the_rank_in_their_name() -> None:
     service, ranks = Service(EngineSettings(summaries=2)), [Rank(rank, world_size=3) for rank in range(3)]
 
