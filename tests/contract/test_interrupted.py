@@ -81,7 +81,7 @@ class Hanging(AnotherPosition):
 
 def test_a_life_without_an_end_cannot_be_forked(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
-        _life(Hanging, run_in(tmp_path), 0, patience_s=0.01)
+        _life(Hanging, run_in(tmp_path), 0, timeout_s=0.01)
 
 
 def test_an_export_that_fails_without_being_killed_ends_the_lives(tmp_path: Path) -> None:

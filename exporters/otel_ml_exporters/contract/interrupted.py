@@ -72,7 +72,7 @@ def _moments(calls: int) -> Iterator[int]:
     yield from range(max(1, calls - _LAST), calls + 1)
 
 
-def _life(make: Callable[[], Exporter], run: RunInfo, kill_at: int, patience_s: float = _CLOSE_S) -> int | None:
+def _life(make: Callable[[], Exporter], run: RunInfo, kill_at: int, timeout_s: float = _CLOSE_S) -> int | None:
     """Return how many calls the `export()` of a fork has made; 0 of one that was killed, None without a position.
 
     Raises:
@@ -91,7 +91,7 @@ def _life(make: Callable[[], Exporter], run: RunInfo, kill_at: int, patience_s: 
     # Else the pipe would not end with the fork.
     os.close(writing)
     with os.fdopen(reading) as said:
-        is_heard, _, _ = select.select([said], [], [], patience_s)
+        is_heard, _, _ = select.select([said], [], [], timeout_s)
         if not is_heard:
             os.kill(child, signal.SIGKILL)
         calls = said.read()
