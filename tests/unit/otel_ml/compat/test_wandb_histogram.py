@@ -32,9 +32,7 @@ def test_bins_are_a_number_edges_or_a_rule_as_for_wandb(captured_wandb: Capture,
 
 
 @pytest.mark.parametrize("num_bins", ["nosuch", 2.5, [3, 1, 2], None, list(range(600))])
-def test_bins_that_numpy_does_not_take_are_said_and_64_taken(
-    captured_wandb: Capture, num_bins: Any
-) -> None:
+def test_bins_that_numpy_does_not_take_are_said_and_64_taken(captured_wandb: Capture, num_bins: Any) -> None:
     wandb.log({"spread": wandb.Histogram([0.0, 1.0, 3.0], num_bins=num_bins)})
 
     assert len(events(captured_wandb, "histogram")["spread"].body["counts"]) == 64
