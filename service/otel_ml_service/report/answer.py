@@ -275,7 +275,7 @@ def _state(run: Contents, is_live: bool) -> Markup:
         of = f" of {last + 1 + int(left):,}" if left is not None else ""
         parts.append(f"step {last:,}{of}")
     step_s = _step_time(read)
-    parts += [f"{seconds(step_s)} a step"] if step_s else []
+    parts += [f"lately {seconds(step_s)} a step"] if step_s else []
     remaining = _newest(read, "time/remaining")
     unfinished = is_live or read.status == "running"
     parts += [f"{seconds(remaining)} left"] if remaining is not None and remaining > 0 and unfinished else []

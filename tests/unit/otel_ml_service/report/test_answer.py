@@ -140,7 +140,7 @@ def test_a_table_of_findings_has_the_columns_that_say_something_and_the_place_fi
 
 
 def test_how_far_a_live_run_is_and_what_is_left() -> None:
-    assert "live · step 9 of 100 · 50 ms a step · 1 min 30 s left · 9 s so far" in said(run_of(), is_live=True)
+    assert "live · step 9 of 100 · lately 50 ms a step · 1 min 30 s left · 9 s so far" in said(run_of(), is_live=True)
 
 
 def test_the_bar_counts_the_steps_that_are_done() -> None:
@@ -240,7 +240,7 @@ def test_what_remains_may_be_no_number(left: float) -> None:
     unknown = {"progress/remaining_steps": left, "time/remaining": left}
     run = run_of(further=[StepRecord(50, "trainer", "step", 10, 0, 1010.0, {"time/step": 0.05, **unknown})])
 
-    assert "step 10 · 50 ms a step" in "".join(Reader(answer(run, steps_told(run))).texts)
+    assert "step 10 · lately 50 ms a step" in "".join(Reader(answer(run, steps_told(run))).texts)
 
 
 def trouble(kind: str, who: str = "rank 2", **given: object) -> Trouble:
