@@ -99,8 +99,9 @@ class RunPrinter:
 
     def print_beginning(self, reached: Reached) -> None:
         """Print which run this is, and where it goes."""
-        # A run that goes on by its id has the name that it was begun with.
-        run = None if self._name else self.ask()
+        # A run that goes on by its id has the name that it was begun with. The job's own service is asked, which tells
+        # its exporters; at an endpoint a question that fails would take the place of why sending does.
+        run = self.ask() if reached.exporters and not self._name else None
         self.console.line(started_line(self._called(run), reached.where, reached.exporters))
         if reached.page and is_watched():  # the address holds a token: it goes into no file
             self.console.line(page_line(reached.page))
