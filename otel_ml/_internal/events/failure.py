@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from otel_ml._internal.error_reporting import never_raises
 from otel_ml._internal.events.event_queue import current_events
 from otel_ml._internal.events.log_record import ERROR, LogRecord
@@ -33,8 +35,6 @@ def record_failure(error: BaseException) -> None:
         keys.EXCEPTION_MESSAGE: redacted(text_of(error)[:LONGEST_MESSAGE]),
     }
     if error.__traceback__ is not None:
-        import traceback  # most processes do not fail, and never load it
-
         # Cut afterwards: by the name alone that stands before it many a secret is known as one.
         trace = redacted("".join(traceback.format_exception(error)))
         attributes[keys.EXCEPTION_STACKTRACE] = trace[-LONGEST_TRACE:]

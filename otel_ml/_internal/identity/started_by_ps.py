@@ -11,9 +11,9 @@ __all__ = ["started_ns_by_ps"]
 
 def started_ns_by_ps(pid: int) -> int:
     """Return the time at which a process started, the same for all who ask; 0 where there is none."""
-    from email.utils import parsedate  # a megabyte that systems with /proc have no use for
-
     try:
+        from email.utils import parsedate  # a megabyte that systems with /proc have no use for
+
         shown = subprocess.run(
             ["ps", "-o", "lstart=", "-p", str(pid)],
             capture_output=True,
@@ -23,7 +23,7 @@ def started_ns_by_ps(pid: int) -> int:
             # English names of months, and a time that no zone of this process, or of the system, shifts.
             env={"LC_ALL": "C", "TZ": "UTC0", "PATH": os.environ.get("PATH", "")},
         ).stdout
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except (ImportError, OSError, ValueError, subprocess.SubprocessError):
         return 0
     # Not strptime(), which reads the names in the language that the program has set.
     moment = parsedate(shown)

@@ -208,10 +208,10 @@ def _unless_full(writer: WriterState) -> str:
 
 
 def _or_full(writers: Iterable[WriterState]) -> str:
-    """Return what else may be the reason where one of them was killed: nobody has told what its own spool dropped."""
+    """Return what else may be the reason where one of them sent no shutdown message, which tells what was dropped."""
     if all(writer.shutdown_message is not None for writer in writers):
         return ""
-    return ", or a full spool dropped them, of which a process that was killed has not told"
+    return ", or a full spool dropped them, of which a process that ends without its shutdown message does not tell"
 
 
 def _is_explained(run: RunState, writers: list[WriterState], *, at_end: bool) -> bool:

@@ -53,16 +53,25 @@ class _Run:
     """A run to write again: what the exporters are started for, and its records with what came late.
 
     Attributes:
-        spans_left: how many of its spans are in `spans.jsonl` alone, and so in no record.
+        spans_file: its `spans.jsonl`, which may have spans that no record has; None of a recording.
     """
 
     info: RunInfo
     merged: Merged
-    spans_left: int = 0
+    spans_file: Path | None = None
 
     @property
     def records(self) -> Sequence[Record]:
         return self.merged.records
+
+    def spans_left(self) -> int:
+        """Return how many spans only `spans.jsonl` has: all without `run.db`, else what the disk limit took."""
+        if self.spans_file is None or not self.spans_file.exists():
+            return 0
+        with self.spans_file.open("rb") as lines:
+            return max(
+                0, sum(1 for _ in lines) - sum(len(one.spans) for one in self.records if isinstance(one, SpanBatch))
+            )
 
 
 @click.command("replay", epilog="Example: otel-ml replay latest --to wandb,mlflow")
@@ -112,11 +121,12 @@ def command(
     if left_out.problems:
         raise ConfigError(*left_out.problems)
     runs = _runs_of(source, base, ExtraReductions(rules), output)
+    takes_spans = any(split_name(name)[0] in _TAKE_SPANS for name in exporters)
     lost = False
     for found in runs:
         run = found if experiment is None else _moved(found, base, experiment)
-        if run.spans_left and any(split_name(name)[0] in _TAKE_SPANS for name in exporters):
-            output.note(f"spans.jsonl: {plural(run.spans_left, 'span')} left out: no record of the run has them.")
+        if takes_spans and (left := run.spans_left()):
+            output.note(f"spans.jsonl: {plural(left, 'span')} left out: no record of the run has them.")
         results = _delivered(run, makers, timeout, output)
         _report(run, results, output)
         if as_json:
@@ -153,14 +163,7 @@ def _runs_of(source: str, base: Path, extra: ExtraReductions, output: Screen) ->
     if merged.damaged:
         them = "cannot be read and is left out" if merged.damaged == 1 else "cannot be read and are left out"
         output.note(f"late.otlp: {plural(merged.damaged, 'request')} {them}: the file is damaged.")
-    return [_Run(run_info(run, merged.records), merged, _spans_left(run, merged.records))]
-
-
-def _spans_left(run: RunFolder, found: Sequence[Record]) -> int:
-    """Return how many spans only `spans.jsonl` has: all without `run.db`, else what the disk limit took."""
-    with suppress(OSError), (run.path / "spans.jsonl").open("rb") as lines:
-        return max(0, sum(1 for _ in lines) - sum(len(one.spans) for one in found if isinstance(one, SpanBatch)))
-    return 0
+    return [_Run(run_info(run, merged.records), merged, run.path / "spans.jsonl")]
 
 
 def _recorded(run: RunFolder, output: Screen) -> Sequence[Record]:

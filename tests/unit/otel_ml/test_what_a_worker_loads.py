@@ -9,7 +9,7 @@ import sys
 
 from tests.otlp_server import otlp_server
 
-_NEEDLESS = ("ctypes", "difflib", "email", "html", "importlib.metadata", "secrets", "traceback", "uuid")
+_NEEDLESS = ("ctypes", "difflib", "email", "html", "importlib.metadata", "secrets", "uuid")
 _PROGRAM = """
 import json, sys
 before = set(sys.modules)

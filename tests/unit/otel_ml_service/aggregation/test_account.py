@@ -43,43 +43,6 @@ def test_what_a_hop_acknowledged_and_dropped_is_lost_and_named_while_the_run_goe
     assert service.engine.status.recorded == 20
 
 
-@pytest.mark.parametrize(
-    ("ranks", "heard"),
-    [
-        ([Rank(0, world_size=2)], (1, 2)),
-        ([Rank(0, world_size=2), Rank(1, world_size=2)], (2, 2)),
-        ([Rank(0), Rank(0, role="evaluator")], (2, 2)),
-        ([Rank(0, world_size=2), Rank(0, role="generator", world_size=2)], (2, 4)),
-        ([Rank(0, world_size=4), Rank(2, role="generator", world_size=4)], (2, 4)),
-        ([Rank(3, world_size=2)], (1, 2)),
-    ],
-    ids=["one of two", "both", "nobody says", "two launches", "one launch of two roles", "an odd rank"],
-)
-def test_of_how_many_ranks_a_run_has_something_was_heard(ranks: list[Rank], heard: tuple[int, int]) -> None:
-    service = Service()
-    service.take(*[rank.step(0, {"x": 1.0}) for rank in ranks])
-
-    assert service.engine.status.ranks == heard
-    service.take(*[rank.bye() for rank in ranks])
-    service.wait(400)
-
-    [said] = [record.values for record in service.records if isinstance(record, Summary)]
-    assert said.get("otel_ml/ranks_unheard", 0) == heard[1] - heard[0]
-
-
-def test_ranks_of_an_attempt_with_fewer_of_them_are_all_that_are_missed() -> None:
-    service = Service()
-    before = [Rank(rank, world_size=4, attempt=0) for rank in range(4)]
-    service.take(*[rank.step(0, {"x": 1.0}) for rank in before], *[rank.bye("failed") for rank in before])
-    assert service.engine.status.ranks == (4, 4)
-
-    after = Rank(0, world_size=2, attempt=1, instance="1-0")
-    service.take(after.step(0, {"x": 1.0}))
-    service.wait(11, after)
-
-    assert service.engine.status.ranks == (1, 2)
-
-
 def test_that_values_do_not_arrive_is_said_once_for_all_ranks() -> None:
     service, ranks = Service(), [Rank(0), Rank(1)]
     for number, rank in enumerate(ranks):
@@ -215,40 +178,6 @@ def test_a_writer_that_says_no_values_is_held_to_its_points() -> None:
     assert lost(service) == {NEVER_ARRIVED: 1}
 
 
-def test_a_lost_event_is_no_lost_value_and_is_counted() -> None:
-    service, rank = Service(), Rank(0)
-    service.take(rank.event("ml.text", "kept"))
-    rank.event("ml.text", "lost")
-    service.take(rank.step(0, {"x": 1.0}), rank.bye())
-    service.wait(400)
-
-    assert lost(service) == {"events_never_arrived": 1}
-    [notice] = [notice for notice in service.notices if "(otel-ml explain events-never-arrived)" in notice]
-    assert "1 texts, tables, images, files or parameters of rank 0 of trainer never arrived" in notice
-
-
-@pytest.mark.parametrize("reason", ["events_spool_full", "events_spool_unreadable", "events_and_spans: HTTP 400"])
-def test_an_event_that_its_writer_knows_to_be_lost_counts_once(reason: str) -> None:
-    service, rank = Service(), Rank(0)
-    rank.event("ml.params", {"lr": 0.1})  # never arrives
-    service.take(rank.step(0, {"x": 1.0}), rank.bye(dropped={reason: 1}))
-    service.wait(400)
-
-    assert lost(service) == {reason: 1}
-    assert not any("never arrived" in notice for notice in service.notices)
-
-
-def test_events_that_a_hop_drops_are_said_while_the_run_goes_on_and_once_for_all_ranks() -> None:
-    service, ranks = Service(), [Rank(rank, world_size=2) for rank in range(2)]
-    for rank in ranks:
-        rank.event("ml.text", "lost")
-        service.take(rank.step(0, {"x": 1.0}), rank.says_totals(0))
-    service.wait(11, *ranks)
-
-    assert lost(service) == {"events_never_arrived": 2}
-    assert len([notice for notice in service.notices if "(otel-ml explain events-never-arrived)" in notice]) == 1
-
-
 def test_of_a_killed_process_that_never_said_its_totals_it_is_said_that_something_is_missing() -> None:
     service, rank = Service(), Rank(0)
     service.take(rank.step(0, {"x": 1.0}))
@@ -327,14 +256,6 @@ def test_what_came_after_the_totals_in_one_request_hides_nothing_that_was_lost_b
     service.wait(400)  # killed
 
     assert lost(service) == {NEVER_ARRIVED: 1}
-
-
-def test_an_event_that_arrives_after_the_totals_that_count_it_is_not_called_missing() -> None:
-    service, rank = Service(), Rank(0)
-    overtaken = rank.event("ml.text", "late")
-    service.take(rank.step(0, {"x": 1.0}), rank.says_totals(0), overtaken)
-
-    assert not service.notices
 
 
 def test_what_a_goodbye_says_that_its_writer_gave_up_is_blamed_on_nobody_before_it_is_read() -> None:
