@@ -65,6 +65,9 @@ _STOP_S = 30.0
 _SHRINK_S = 10.0
 """Seconds for which a stopping service makes runs small that have ended; a successor waits longer than this for it."""
 
+_SHARE_AHEAD = 8
+"""Of what may be undecided this part waits for the engine before senders wait: 32 MiB, that is a fifth of a second."""
+
 _PREDECESSOR_S = 40.0
 """How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
 
@@ -143,6 +146,7 @@ class Service:
             self._refusals,
             digested=self._admission.digested,
             drop=self._journal.drop,
+            ahead=config.limits.queue // _SHARE_AHEAD,
             dir_max=config.dir_max,
             unreadable=self._keep_of_run,
             damaged=self._damaged,
@@ -304,6 +308,8 @@ class Service:
         self._tell_all("storage", self._trouble.over())
         body = self._journal.body
         self._loop.offer([Undecided.of(one.id, one.payload, partial(body, one.id, one.place)) for one in entries])
+        # The journal tells the senders after this: who sends more than the engine takes is answered later, in turn.
+        self._loop.wait_for_room()
 
     def _recover(self) -> None:
         self._runs.reopen(None if self._config.embedded is None else [self._state_folder().parent])

@@ -10,7 +10,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from otel_ml_service.aggregation.observation import ThirdPartyPoints
 from otel_ml_service.receiver.decode import Decoder
 from tests.benchmarks.sources import Foreign, Own, Spans
-from tests.benchmarks.under_load import Load, served, service
+from tests.benchmarks.under_load import Load, ready, sent_by, served, service, settled
 
 LOADS: list[tuple[str, dict[str, Any]]] = [
     ("own", {"metrics": 5, "per_request": 3}),
@@ -30,6 +30,17 @@ def test_a_load_arrives_whole_and_is_reduced_exactly(kind: str, options: dict[st
     assert outcome.items > 0
     assert outcome.lost == 0
     assert outcome.exact
+
+
+def test_of_ranks_that_send_more_than_the_engine_takes_all_are_kept_waiting_alike_and_none_is_sent_away() -> None:
+    """Ranks of which some get in and others do not come apart: each step between them stays open."""
+    load = Load("own", 16, 3.0, {"metrics": 100, "per_request": 20}, connections=8)
+    with service(OTEL_ML_QUEUE_MAX="64MiB") as one, ready(load, one.endpoint) as sending:
+        sent = sent_by(sending)
+        account = settled(one, load, sum(each["items"] for each in sent))
+
+    assert [each["turned_away"] for each in sent] == [0, 0]
+    assert account["lost"] == {}
 
 
 def test_points_of_other_sdks_take_the_path_on_which_those_of_a_row_come_together() -> None:

@@ -35,6 +35,7 @@ __all__ = [
     "sent_by",
     "served",
     "service",
+    "settled",
     "tell",
     "watched",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from otel_ml_service.live_runs.engine_loop import EngineLoop
@@ -34,25 +36,32 @@ class Committed:
 def committed_by(folder: Path, requests: list[Undecided]) -> list[int]:
     """Let a loop find these requests when it starts; return up to which entry each commit made everything durable."""
     committed = Committed(requests[-1].number)
+    with engine_loop(folder, committed) as loop:
+        loop.offer(requests)
+        loop.start()
+        assert committed.is_done.wait(60)
+    return committed.entries
+
+
+@contextmanager
+def engine_loop(folder: Path, drop: Callable[[int], None] = lambda entry: None) -> Iterator[EngineLoop]:
     runs = RunRegistry(folder, RunSettings({}), Telemetry(), journal="j")
     loop = EngineLoop(
         runs,
         Telemetry(),
         RefusalLog(),
         digested=lambda size: None,
-        drop=committed,
+        drop=drop,
+        ahead=8 * MIB,
         dir_max=2**40,
         unreadable=lambda entry, experiment: None,
     )
-    loop.offer(requests)
-    loop.start()
     try:
-        assert committed.is_done.wait(60)
+        yield loop
     finally:
         loop.stop()
         for run in runs:
             runs.put_away(run)
-    return committed.entries
 
 
 def requests(sizes: list[int]) -> list[Undecided]:
@@ -77,3 +86,23 @@ def test_a_request_that_is_larger_than_a_round_is_taken_all_the_same(tmp_path: P
 
 def test_many_small_requests_share_a_commit(tmp_path: Path) -> None:
     assert committed_by(tmp_path, requests([2_000] * 500)) == [500]
+
+
+def test_who_sends_more_than_the_engine_takes_waits_until_there_is_room(tmp_path: Path) -> None:
+    with engine_loop(tmp_path) as loop:
+        loop.offer(requests([MIB] * 8))
+        assert loop.wait_for_room(0)
+
+        loop.offer(requests([1]))
+        assert not loop.wait_for_room(0)
+
+        loop.start()
+        assert loop.wait_for_room(60)
+
+
+def test_nobody_waits_for_an_engine_that_stops(tmp_path: Path) -> None:
+    with engine_loop(tmp_path) as loop:
+        loop.offer(requests([9 * MIB]))
+        loop.stop()
+
+        assert loop.wait_for_room(60)
