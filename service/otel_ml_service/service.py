@@ -309,7 +309,7 @@ class Service:
         body = self._journal.body
         self._loop.offer([Undecided.of(one.id, one.payload, partial(body, one.id, one.place)) for one in entries])
         # The journal tells the senders after this: who sends more than the engine takes is answered later, in turn.
-        self._loop.wait_for_room()
+        self._loop.wait_for_capacity()
 
     def _recover(self) -> None:
         self._runs.reopen(None if self._config.embedded is None else [self._state_folder().parent])

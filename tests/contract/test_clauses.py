@@ -96,6 +96,8 @@ def test_a_record_of_each_kind_says_something_that_a_backend_has_to_take() -> No
 def test_an_exporter_is_asked_for_its_position(tmp_path: Path) -> None:
     assert _position(ExporterCase("tests.contract.lines:AnotherPosition", points_of), tmp_path) == 19
     assert _position(ExporterCase("tests.contract.lines:Lines", points_of), tmp_path) is None
+    (run_in(tmp_path).dir / "lines.jsonl").write_text('["loss", "step", 1, 0.5]\n' * 3)
+    assert _position(ExporterCase("tests.contract.lines:PositionOfItsFile", points_of), tmp_path) == 3
 
 
 def test_a_writer_is_killed_once_it_has_stored_what_it_is_to_store(tmp_path: Path) -> None:

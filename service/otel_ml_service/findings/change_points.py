@@ -83,7 +83,7 @@ class Change:
         found_at: the step with which it was certain.
         before: what the steps before would have had here, had their trend gone on.
         after: the median of the steps from `step` to the next change, 64 of them at most.
-        size: difference in scatters of the steps before; infinite where they had none.
+        size: difference in scatters of the steps before; where they had none, in what arithmetic scatters.
     """
 
     step: int
@@ -155,7 +155,7 @@ class _Split(NamedTuple):
 
 def _change(series: Floats, steps: Sequence[int], split: _Split, end: int, exponent: int) -> Change:
     after = float(np.median(series[split.at : min(end, split.at + REFERENCE)]))
-    size = abs(after - split.before) / split.scatter if split.scatter > 0 else math.inf
+    size = abs(after - split.before) / split.scatter
     with np.errstate(over="ignore"):
         before, after = np.ldexp([split.before, after], exponent).tolist()
     return Change(steps[split.at], steps[split.found_at], before, after, size)

@@ -102,7 +102,17 @@ def test_resource_attributes_are_percent_decoded() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["grpc://host:4317", "http://host:port", "http://[::1", "http://", "http://a b", "host:0"]
+    "url",
+    [
+        "grpc://host:4317",
+        "http://host:port",
+        "http://[::1",
+        "http://",
+        "http://a b",
+        "host:0",
+        "http://ho\tst",
+        "http://h\u00f4st",
+    ],
 )
 def test_an_endpoint_that_is_none_is_said_and_not_used(url: str) -> None:
     config = Config.from_env({"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": url})

@@ -135,3 +135,15 @@ def test_what_is_no_model_is_said(captured: Capture) -> None:
     log_model([torch.nn.Linear(1, 1)])  # type: ignore[arg-type]
 
     assert "'list' object has no attribute 'parameters'" in captured.notices[0]
+
+
+@pytest.mark.parametrize(("version", "recorded"), [("12.4", {"cuda": "12.4"}), (None, {})])
+def test_the_version_of_cuda_is_recorded_where_torch_has_one(
+    captured: Capture, monkeypatch: pytest.MonkeyPatch, version: str | None, recorded: dict[str, str]
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", version)
+    log_environment()
+
+    found = params(captured)["torch"]
+    assert isinstance(found, dict)
+    assert {key: value for key, value in found.items() if key == "cuda"} == recorded

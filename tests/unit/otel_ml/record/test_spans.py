@@ -363,3 +363,15 @@ def test_spans_that_cannot_be_encoded_are_counted_and_take_no_value_with_them(re
     assert {point.name for point in points(batch)} >= {"x"}
     assert spans(batch) == []
     assert recorder.dropped == {"spans_not_encoded": 2}
+
+
+@pytest.mark.parametrize(("timestamp", "is_kept"), [(1, True), (2**63 - 1, True), (2**63, False), (0, False)])
+def test_an_event_of_a_span_has_the_time_that_it_is_given_if_that_is_one(recorded, timestamp, is_kept):
+    set_step(1)
+    before = time.time_ns()
+    with timed("t") as timing:
+        timing.add_event("halfway", timestamp=timestamp)
+
+    (event,) = spans(recorded.collect())[0].events
+    assert (event.time_unix_nano == timestamp) is is_kept
+    assert is_kept or before <= event.time_unix_nano <= time.time_ns()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 
 import pytest
@@ -93,6 +94,8 @@ def test_a_stage_keeps_the_reduction_and_the_weights_of_a_metric(recorded):
         log({"ce": 4.0}, weight=1.0)
         log({"best": 4.0}, reduce="last")
         log({"spread": [1.0, 3.0]}, reduce=("std", "p50"))
+        log({"speedup": 4.0}, reduce="geomean")
+        log({"speedup": 9.0}, reduce="geomean")
 
     found = {point.name: point for point in points(recorded.collect())}
 
@@ -100,6 +103,8 @@ def test_a_stage_keeps_the_reduction_and_the_weights_of_a_metric(recorded):
     assert (found["eval/ce"].attributes["ml.wsum"], found["eval/ce"].attributes["ml.wxsum"]) == (4.0, 10.0)
     assert (found["eval/best"].reduction, found["eval/best"].value) == ("last", 4.0)
     assert (found["eval/spread"].reduction, found["eval/spread"].raw.count) == ("std,p50", 2)
+    logarithms = found["eval/speedup"].attributes["ml.logsum"]
+    assert math.exp(logarithms / 2) == pytest.approx(6.0)
 
 
 def test_timers_follow_the_stage(recorded):

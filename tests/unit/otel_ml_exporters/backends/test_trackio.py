@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from otel_ml.exceptions import MissingDependencyError
 from otel_ml_exporters.backends.trackio.exporter import (
     TrackioExporter,
     _translated,  # private: Trackio keeps one folder a process
@@ -110,3 +112,12 @@ def test_what_a_name_was_is_stored_also_where_the_first_try_met_a_locked_project
     config = SQLiteStorage.get_run_config("digits", "one", "01J")
     assert config is not None
     assert config["otel_ml/names"] == {"metric/step": "step"}
+
+
+def test_a_package_that_is_missing_is_named_and_not_a_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "trackio.sqlite_storage", None)
+
+    with pytest.raises(MissingDependencyError, match=r"needs the package 'trackio'\."):
+        TrackioExporter().start(RunInfo("one", "e", "one", tmp_path, 0.0))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from otel_ml.exceptions import MissingDependencyError
 from otel_ml_service.cli import demo_command, main
 from otel_ml_service.demo import run as demo
 
@@ -62,3 +64,11 @@ def test_a_diagnosis_ends_as_its_job_did(
 
     assert main(["demo", "--diagnose", "--dir", str(tmp_path / "runs")]) == status
     assert (tmp_path / "seen").read_text() == os.fspath(tmp_path / "runs")
+
+
+def test_without_scikit_learn_the_demo_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+
+    with pytest.raises(MissingDependencyError, match=r"The demo needs the package 'scikit-learn'.*otel-ml\[demo\]"):
+        demo.run_demo(tmp_path, None, 1)
+    assert list(tmp_path.iterdir()) == []

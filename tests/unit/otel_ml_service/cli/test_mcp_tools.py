@@ -74,3 +74,15 @@ def test_no_more_spans_are_told_than_asked_for(tmp_path: Path, most: int, told: 
     write_run(tmp_path, "01abc", recorded(5))
 
     assert len(RunTools(tmp_path).spans("01abc", most=most)) == told
+
+
+def test_an_agent_is_answered_why_and_how_two_runs_differ(tmp_path: Path) -> None:
+    write_run(tmp_path, "01abc", digits_records(steps=10))
+    write_run(tmp_path, "02abc", digits_records(steps=12))
+    tools = RunTools(tmp_path)
+
+    why, diff = tools.why("01abc", first=3), tools.diff("01abc", "02abc")
+
+    assert (why["first"], why["last"]) == (3, 3)
+    assert why["verdict"] in {"caused", "coincided", "cannot tell"}
+    assert {"01abc", "02abc"} <= set(str(diff).replace("'", " ").split())

@@ -68,3 +68,13 @@ def test_long_names_are_shortened_until_a_table_fits_the_widest_first(
     assert max(map(len, (header, first, second))) <= 60
     experiment, run, last = first.split()
     assert (len(experiment), run, last) == (28, "b" * 24, "1")
+
+
+def test_what_a_command_is_at_is_shown_as_soon_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = terminal(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", shown)
+
+    with screen().working() as now:
+        for what in ("reading calm-dune", "writing calm-dune"):
+            now(what)
+            assert what in shown.getvalue(), "and not when a clock ticks"

@@ -12,7 +12,7 @@ import pytest
 from otel_ml_service.storage.outbox import Outbox
 from tests.recorded_run import write_run
 from tests.unit.otel_ml_service.cli.program import otel_ml
-from tests.unit.otel_ml_service.why.jobs import event, finding, job
+from tests.unit.otel_ml_service.why.jobs import event, finding, job, numbered
 
 SLOW = job(slow=range(80, 120), extra_s=0.015, findings=[finding(since=80, until=119, extra_s=0.0149)])
 
@@ -96,3 +96,15 @@ def test_what_cannot_be_meant_is_answered_with_what_to_type(tmp_path: Path, aske
     assert done.returncode in {1, 2}
     assert said in done.stderr
     assert os.linesep + "Traceback" not in done.stderr
+
+
+def test_of_a_run_that_failed_the_end_of_the_traceback_comes_first(tmp_path: Path) -> None:
+    trace = "\n".join(f"    line {number}" for number in range(40))
+    text = f"ValueError: no\n\n    Traceback (most recent call last):\n{trace}"
+    write_run(tmp_path, "01failed", numbered([*SLOW[:-1], event("otel_ml/failure/rank_3", 119, text)]))
+
+    shown = otel_ml(tmp_path, "why", "01failed").stdout.splitlines()
+
+    first = shown.index("line 32")
+    assert shown[first : first + 9] == [*(f"line {number}" for number in range(32, 40)), ""]
+    assert "Traceback (most recent call last):" not in shown

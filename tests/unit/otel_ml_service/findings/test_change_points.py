@@ -191,3 +191,10 @@ def test_a_level_of_a_series_that_does_not_vary_is_told_exactly(before: float, a
     assert (change.step, change.before, change.after) == (160, pytest.approx(before), after)
     assert change.by == pytest.approx(after - before)
     assert (found.values, found.is_told) == (100, True)
+
+
+def test_a_change_of_what_never_scattered_is_larger_than_any_other() -> None:
+    [change] = change_points(range(100), [0.0] * 60 + [0.5] * 40).changes
+
+    assert (change.step, change.before, change.after) == (60, 0.0, 0.5)
+    assert change.size > 1e8

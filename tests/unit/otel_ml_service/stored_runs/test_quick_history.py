@@ -211,3 +211,23 @@ def test_columns_that_say_what_cannot_be_are_not_believed(tmp_path: Path) -> Non
 
         assert comparable(history_of(run)) == expected
         assert len(otel_ml.read(run.path, "loss")["loss"][0]) == 2000
+
+
+@pytest.mark.parametrize(("mebibytes", "is_written"), [(1, True), (9, False)])
+def test_an_exporter_that_goes_on_with_a_long_text_leaves_its_columns_to_who_reads_it(
+    tmp_path: Path, mebibytes: int, is_written: bool
+) -> None:
+    stored(RunFolder(tmp_path), steps(1))
+    text, columns = tmp_path / "metrics.jsonl", beside(tmp_path / "metrics.jsonl")
+    line = text.read_bytes()
+    text.write_bytes(line * (mebibytes * 2**20 // len(line)))
+    columns.unlink()
+
+    later = metric_columns.MetricColumns(text, whole=True)
+    begun = columns.stat().st_size
+    with text.open("ab") as file:
+        file.write(line)
+    later.add([(json.loads(line), line)])
+    later.close()
+
+    assert (columns.stat().st_size > begun) is is_written
