@@ -47,7 +47,7 @@ class Steps:
     """From one step to the next."""
 
 
-JOBS = {1024: Steps(100, 20), 4096: Steps(100, 0), 16_384: Steps(100, 0, seconds=5.0)}
+JOBS = {1024: Steps(100, 20), 4096: Steps(100, 20), 16_384: Steps(100, 0, seconds=5.0)}
 """Ranks, a connection each → their steps."""
 
 LOOK_S = 0.01
