@@ -44,7 +44,7 @@ def over_bare(samples: list[tuple[int, int]]) -> Figure:
 def growth(samples: list[tuple[int, int]]) -> Figure:
     """Return by how much the last quarter of the steps is above the second: medians, as one MB comes and goes."""
     quarter = len(samples) // 4
-    second, last = ([used for _, used in samples[begin : begin + quarter]] for begin in (quarter, -quarter))
+    second, last = ([used for _, used in part] for part in (samples[quarter : 2 * quarter], samples[-quarter:]))
     note = f"from the second quarter of {samples[-1][0]:,} steps to the last, medians"
     return Figure((median(last) - median(second)) / MB, "MB", note=note)
 
