@@ -211,11 +211,11 @@ class EngineLoop:
     def _for_a_round(self, entries: Sequence[Undecided]) -> Iterator[Undecided]:
         """Yield entries for as long as a round takes; what is left then is the first in the queue again."""
         until = time.monotonic() + _ROUND_S
-        for place, entry in enumerate(entries):
+        for place, entry in enumerate(entries, 1):
+            yield entry  # one at least, however long the round before it took
             if time.monotonic() > until:
                 self._put_back(entries[place:])
                 return
-            yield entry
 
     def _put_back(self, entries: Sequence[Undecided]) -> None:
         with self._changed:

@@ -8,10 +8,10 @@ from otel_ml_exporters.records import Span
 from otel_ml_service.report.answer import troubles
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.step_view import StepName, by_step
-from otel_ml_service.stored_runs.follow_spans import spans_of_step
 from otel_ml_service.stored_runs.run_folders import RunFolder
+from otel_ml_service.stored_runs.span_steps import SpanSteps
 
-__all__ = ["named_steps", "stored_step", "whole_steps"]
+__all__ = ["named_steps", "whole_steps"]
 
 _STEPS = 20
 
@@ -22,7 +22,8 @@ def named_steps(folder: RunFolder, run: Contents) -> Steps:
     """Return the spans of the steps that the most expensive findings name, of those the newest spans do not have."""
     newest = whole_steps(run, by_step(run.spans))
     names = [(one.role, one.axis, one.shows) for one in troubles(run)[:_STEPS]]
-    found = {name: stored_step(folder, name) for name in dict.fromkeys(names) if name not in newest}
+    stored = SpanSteps(folder.path / "spans.jsonl")
+    found = {name: list(stored.of(*name)) for name in dict.fromkeys(names) if name not in newest}
     return {name: spans for name, spans in found.items() if spans}
 
 
@@ -40,8 +41,3 @@ def whole_steps(run: Contents, held: Steps) -> Steps:
     for role, axis, step in held:
         oldest[role, axis] = min(step, oldest.get((role, axis), step))
     return {name: spans for name, spans in held.items() if name[2] > oldest[name[:2]]}
-
-
-def stored_step(folder: RunFolder, name: StepName) -> list[Span]:
-    """Return the spans of a step that the exporter `jsonl` wrote; none where the run has no such file."""
-    return list(spans_of_step(folder.path / "spans.jsonl", *name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -12,16 +11,13 @@ from otel_ml_exporters.records import Span
 from otel_ml_exporters.span_lines import span_of
 from otel_ml_service.stored_runs.follow_jsonl import is_another
 
-__all__ = ["SLACK_NS", "SpanFollower", "newest_spans", "offset_of", "span_in", "spans_of_step"]
+__all__ = ["SLACK_NS", "SpanFollower", "newest_spans", "offset_of", "span_in"]
 
 _TAIL = 16 * 2**20
 """Bytes of the end of the file that are read: older steps are looked up when somebody asks for them."""
 
 SLACK_NS = 60_000_000_000
 """By how much lines may be out of order: ranks send their spans some time after these ended."""
-
-_BLOCK = 2**20
-"""Bytes that are searched at once."""
 
 
 class SpanFollower:
@@ -56,38 +52,6 @@ class SpanFollower:
 def newest_spans(path: Path) -> list[Span]:
     """Return the spans at the end of what the exporter `jsonl` wrote."""
     return SpanFollower(path).new_spans()
-
-
-def spans_of_step(path: Path, role: str, axis: str, step: int) -> Iterator[Span]:
-    """Yield the spans of one step, wherever in the file they are."""
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        # `"step":1` is in `"step":12` and in texts, too, so each span is looked at again.
-        for line in _lines_with(file, b'"step":%d' % step):
-            span = span_in(line)
-            if span is not None and (span.role, span.axis, span.step) == (role, axis, step):
-                yield span
-
-
-def _lines_with(file: IO[bytes], wanted: bytes) -> Iterator[bytes]:
-    """Yield the lines that hold what is `wanted`: a third of the time that it takes to look at each line."""
-    rest = b""
-    while block := file.read(_BLOCK):
-        block = rest + block
-        whole = block.rfind(b"\n") + 1
-        yield from _found_in(block[:whole], wanted)
-        rest = block[whole:]
-    yield from _found_in(rest, wanted)
-
-
-def _found_in(lines: bytes, wanted: bytes) -> Iterator[bytes]:
-    place = lines.find(wanted)
-    while place >= 0:
-        begin, end = lines.rfind(b"\n", 0, place) + 1, lines.find(b"\n", place)
-        end = len(lines) if end < 0 else end
-        yield lines[begin:end]
-        place = lines.find(wanted, end)
 
 
 def offset_of(file: IO[bytes], size: int, time_ns: int) -> int:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from otel_ml.wire.attributes import DEFAULT_AXIS
-from otel_ml_exporters.records import Record, SpanBatch, StepRecord
+from otel_ml_exporters.records import Record, Span, SpanBatch, StepRecord
 from otel_ml_service.findings.causal_order import in_causal_order
 from otel_ml_service.report.answer import troubles
 from otel_ml_service.report.chart_groups import (
@@ -24,7 +24,7 @@ from otel_ml_service.report.chart_groups import (
 from otel_ml_service.report.contents import Contents
 from otel_ml_service.report.curves import Curve, numbers, shell, strip_numbers
 from otel_ml_service.report.markup import Markup, section, tag, written_out
-from otel_ml_service.report.named_steps import stored_step, whole_steps
+from otel_ml_service.report.named_steps import whole_steps
 from otel_ml_service.report.page import page_of_parts, parts
 from otel_ml_service.report.step_view import StepName, by_step, step_view
 from otel_ml_service.report.steps_told import StepsTold
@@ -35,6 +35,7 @@ from otel_ml_service.stored_runs.rank_places import hosts_of
 from otel_ml_service.stored_runs.read_records import RunInUseError, RunUnreadableError, is_live, whole_records
 from otel_ml_service.stored_runs.run_folders import RunFolder, is_there
 from otel_ml_service.stored_runs.run_history import SeriesName
+from otel_ml_service.stored_runs.span_steps import SpanSteps
 
 __all__ = ["ChartRequest", "FollowedRun", "digest_of"]
 
@@ -78,7 +79,8 @@ class FollowedRun:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._lock = threading.Lock()
+        self._lock, self._spans_lock = threading.Lock(), threading.Lock()
+        self._spans = SpanSteps(folder.path / "spans.jsonl")
         self._contents = Contents(folder.id, folder.experiment)
         self._followers: tuple[Follower, SpanFollower] | None = None
         self._read_at = -1.0
@@ -139,9 +141,14 @@ class FollowedRun:
         )
         for one in asked:
             # A run without `spans.jsonl` has no others than those of the newest that are held.
-            if spans := whole.get(one) or stored_step(self.folder, one) or newest.get(one):
+            if spans := whole.get(one) or self._stored(one) or newest.get(one):
                 return step_view(one, spans)
         return {"rows": []}
+
+    def _stored(self, name: StepName) -> list[Span]:
+        # Not while the page is locked: of a long run the first look takes seconds.
+        with self._spans_lock:
+            return list(self._spans.of(*name))
 
     @contextmanager
     def held(self) -> Iterator[Held]:

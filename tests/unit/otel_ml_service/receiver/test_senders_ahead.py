@@ -44,7 +44,7 @@ def test_a_sender_that_does_not_wait_for_answers_is_held_up_and_answered_in_the_
         eventually(lambda: store.waiting)
         for _ in range(20):
             assert asked(address) == 200  # so long the receiver had time to read on
-        ahead = [one.buffered for one in gc.get_objects() if isinstance(one, RequestParser)]
+        ahead = [one.buffered for one in gc.get_objects() if type(one) is RequestParser]
         store.may_store.set()
         answers = b""
         while answers.count(b"HTTP/1.1 200 OK") < many:

@@ -10,7 +10,7 @@ from otel_ml_exporters.records import Span, SpanBatch, StepRecord, Table
 from otel_ml_service.findings.finding import COLUMNS
 from otel_ml_service.report import contents as module
 from otel_ml_service.report.contents import contents
-from otel_ml_service.report.named_steps import named_steps, stored_step, whole_steps
+from otel_ml_service.report.named_steps import named_steps, whole_steps
 from otel_ml_service.report.step_view import by_step
 from otel_ml_service.stored_runs.read_records import records
 from tests.recorded_run import write_run
@@ -53,5 +53,3 @@ def test_steps_that_findings_name_are_read_from_the_run(tmp_path: Path, monkeypa
     found = named_steps(folder, run)
 
     assert {name: [one.step for one in spans] for name, spans in found.items()} == {("trainer", "step", 1): [1]}
-    assert [one.step for one in stored_step(folder, ("trainer", "step", 3))] == [3]
-    assert stored_step(folder, ("trainer", "step", 9)) == []

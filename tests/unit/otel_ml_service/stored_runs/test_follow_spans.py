@@ -1,16 +1,13 @@
-"""`spans.jsonl`, read while it grows, and searched for one step."""
+"""`spans.jsonl`, read while it grows."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import pytest
-
 from otel_ml_exporters.records import Span
 from otel_ml_exporters.span_lines import SpanLines
-from otel_ml_service.stored_runs import follow_spans
-from otel_ml_service.stored_runs.follow_spans import SpanFollower, newest_spans, spans_of_step
+from otel_ml_service.stored_runs.follow_spans import SpanFollower, newest_spans
 
 
 def line(step: int, rank: int = 0, **changed: object) -> str:
@@ -57,27 +54,6 @@ def test_what_is_no_span_is_left_out(tmp_path: Path) -> None:
     file.write_text(line(0) + "no JSON\n[]\n" + line(1, name=None) + line(2, start_ns="soon") + line(3))
 
     assert [span.step for span in newest_spans(file)] == [0, 3]
-
-
-def test_a_step_is_found_wherever_it_is_and_no_other_one(tmp_path: Path) -> None:
-    file = tmp_path / "spans.jsonl"
-    file.write_text("".join(line(step, rank) for step in (1, 11, 111) for rank in range(2)) + line(1, role="generator"))
-
-    found = list(spans_of_step(file, "trainer", "step", 1))
-
-    assert [(span.role, span.rank, span.step) for span in found] == [("trainer", 0, 1), ("trainer", 1, 1)]
-    assert list(spans_of_step(tmp_path / "none", "trainer", "step", 1)) == []
-
-
-@pytest.mark.parametrize("block", [1, 7, 200, 1000])
-def test_a_step_is_found_where_blocks_that_are_searched_end_within_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
-    monkeypatch.setattr(follow_spans, "_BLOCK", block)  # of a megabyte: its end is in none of so few lines
-    file = tmp_path / "spans.jsonl"
-    file.write_text(line(7) + line(1, 1) + line(2) + line(1, 2) + line(1, 3) + line(7) + line(1, 4).rstrip("\n"))
-
-    assert [span.rank for span in spans_of_step(file, "trainer", "step", 1)] == [1, 2, 3, 4]
 
 
 def test_to_go_through_a_batch_reads_its_text_once() -> None:
