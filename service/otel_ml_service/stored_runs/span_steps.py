@@ -19,7 +19,7 @@ _BLOCK = 2**20
 """Bytes of a block: some 4,000 lines, in which a step is looked for."""
 
 _NEAR = 64
-"""Steps that are no further apart are one stretch: a block of a job has one or two, and not one for each step."""
+"""Steps with fewer between them are one stretch: a block of a job has one or two, and not one for each step."""
 
 # It stands in texts and links, too: then a block is looked at for nothing.
 _STEP = re.compile(rb'"step":(-?\d{1,19})')

@@ -110,7 +110,7 @@ def test_whatever_the_order_and_however_the_file_grows_each_span_of_a_step_is_fo
     asked = {*rows, (3, "trainer", "step")}
     spans = SpanSteps(file)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_steps, "_BLOCK", block)
+        patch.setattr(span_steps, "_BLOCK", block)  # as above
         ends = [sum(parts[: number + 1]) for number in range(len(parts))]
         for end in [*(end for end in ends if end < len(text)), len(text)]:
             file.write_bytes(text[:end].encode())
