@@ -32,6 +32,7 @@ from otel_ml_service.delivery.retries import RetryPolicy
 from otel_ml_service.live_runs.console_lines import ConsoleLines
 from otel_ml_service.live_runs.embedded_service import EmbeddedService
 from otel_ml_service.live_runs.engine_loop import EngineLoop
+from otel_ml_service.live_runs.engine_queue import EngineQueue
 from otel_ml_service.live_runs.leftover_spools import Left
 from otel_ml_service.live_runs.run_account import account
 from otel_ml_service.live_runs.run_registry import RunRegistry
@@ -64,9 +65,6 @@ _STOP_S = 30.0
 
 _SHRINK_S = 10.0
 """Seconds for which a stopping service makes runs small that have ended; a successor waits longer than this for it."""
-
-_SHARE_AHEAD = 8
-"""Of what may be undecided this part waits for the engine before senders wait: 32 MiB, that is a fifth of a second."""
 
 _PREDECESSOR_S = 40.0
 """How long an embedded service waits for the one before it to finish delivering; a run has one at a time."""
@@ -116,8 +114,8 @@ class Service:
             self._store,
             self._telemetry,
             config.limits.queue,
-            self._has_capacity,
-            self._held_back,
+            lambda experiments: self._runs.has_capacity(experiments),  # made below, from what the journal says
+            lambda experiments: self._runs.held_back(experiments),
             refusals=self._refusals,
             aliases=config.aliases,
         )
@@ -140,13 +138,14 @@ class Service:
             timeout_s=_PREDECESSOR_S if config.embedded else 0.0,
         )
         self._runs = RunRegistry(config.dir, settings, self._telemetry, journal=self._journal.identity)
+        self._queue = EngineQueue(config.limits.queue)
         self._loop = EngineLoop(
             self._runs,
+            self._queue,
             self._telemetry,
             self._refusals,
             digested=self._admission.digested,
             drop=self._journal.drop,
-            ahead=config.limits.queue // _SHARE_AHEAD,
             dir_max=config.dir_max,
             unreadable=self._keep_of_run,
             damaged=self._damaged,
@@ -293,12 +292,6 @@ class Service:
             self._refused_at = self._clock()
         stored(decoded, error)
 
-    def _has_capacity(self, experiments: Iterable[str]) -> bool:
-        return self._runs.has_capacity(experiments)
-
-    def _held_back(self, experiments: Iterable[str]) -> str:
-        return self._runs.held_back(experiments)
-
     def _tell_all(self, slug: str, sentence: str | None) -> None:
         if sentence is not None:
             for run in self._runs:
@@ -307,9 +300,8 @@ class Service:
     def _committed(self, entries: Iterable[Committed[Decoded]]) -> None:
         self._tell_all("storage", self._trouble.over())
         body = self._journal.body
-        self._loop.offer([Undecided.of(one.id, one.payload, partial(body, one.id, one.place)) for one in entries])
-        # The journal tells the senders after this: who sends more than the engine takes is answered later, in turn.
-        self._loop.wait_for_capacity()
+        self._queue.put([Undecided.of(one.id, one.payload, partial(body, one.id, one.place)) for one in entries])
+        self._queue.wait_for_capacity()  # the journal tells the senders after this, in turn
 
     def _recover(self) -> None:
         self._runs.reopen(None if self._config.embedded is None else [self._state_folder().parent])
@@ -323,7 +315,7 @@ class Service:
                 self._unreadable.keep(entry.id, entry.signal, entry.body)
                 _log.error("%s", explained(f"Entry {entry.id} of the journal is set aside: {error}", "damaged-file"))
                 continue
-            self._loop.offer([Undecided.of(entry.id, decoded, partial(attrgetter("body"), entry))])
+            self._queue.put([Undecided.of(entry.id, decoded, partial(attrgetter("body"), entry))])
         if self._journal.damage:
             _log.error("%s", explained(self._journal.damage, "damaged-file"))
             self._tell_all("damaged-file", self._journal.damage)

@@ -6,12 +6,13 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from otel_ml.exceptions import VersionError
 from otel_ml.explanation import explained
 from otel_ml_service.aggregation.observation import Observation, ShutdownMessage, Writer
 from otel_ml_service.live_runs.dead_writers import DeadWriters, Died
+from otel_ml_service.live_runs.engine_queue import EngineQueue
 from otel_ml_service.live_runs.leftover_spools import Left
 from otel_ml_service.live_runs.live_run import LiveRun
 from otel_ml_service.live_runs.run_registry import RunRegistry
@@ -30,14 +31,6 @@ _log = logging.getLogger(__name__)
 _COMMIT_S = 0.1
 """Least time between commits: each is a disk sync for every run that changed, and writes what it knows of open steps.
 With half of it 1,024 ranks took a twentieth more CPU time, and saw their rows 0.03 s sooner (0.40 s)."""
-
-_ROUND_BYTES, _ROUND_S = 16 * 2**20, 0.5
-"""Of requests that are observed before the runs advance and commit, and for how long: what a commit writes of open
-steps it writes anew, and of 16,384 ranks that was a fourth of the engine's time in rounds of 4 MiB. A tight loop leaves
-more behind: in one round its rows came two minutes later, all at once, and those of other runs waited for them."""
-
-_LONGEST_HOLD_S = 1.0
-"""How long a sender is kept waiting at most; it gives up after 10 s, and sends the same again."""
 
 _IDLE_S = 1.0
 """How often the loop looks around when nothing arrives: exporters' positions, ended runs, disk."""
@@ -63,10 +56,10 @@ class EngineLoop:
 
     Args:
         runs: owned by this loop's thread.
+        queue: of what is in the journal.
         refusals: told whose points are rejected, where there is no run to tell.
         digested: told how many bytes of requests are decided and committed.
         drop: told up to which entry everything is committed.
-        ahead: bytes of requests that may wait for the engine before those who send more are kept waiting.
         dir_max: bytes of all outboxes.
         unreadable: takes what a request has of a run whose files cannot be opened.
         damaged: told that a run's file was found damaged; a new start puts what is left of it into a new one.
@@ -78,12 +71,12 @@ class EngineLoop:
     def __init__(
         self,
         runs: RunRegistry,
+        queue: EngineQueue,
         telemetry: Telemetry,
         refusals: RefusalLog,
         *,
         digested: Callable[[int], None],
         drop: Callable[[int], None],
-        ahead: int,
         dir_max: int,
         unreadable: Callable[[Undecided, str], None],
         damaged: Callable[[], None] = lambda: None,
@@ -98,23 +91,16 @@ class EngineLoop:
         self._refusals = refusals
         self._digested = digested
         self._drop = drop
-        self._ahead = ahead
         self._dir_max = dir_max
         self._unreadable = unreadable
         self._damaged = damaged
         self._clock = clock
-        # Guards _queue, _queued_bytes and _stopping.
-        lock = threading.Lock()
-        self._changed, self._drained = threading.Condition(lock), threading.Condition(lock)
-        self._queue: deque[Undecided] = deque()
-        self._queued_bytes = 0
-        self._stopping = False
+        self._queue = queue
         self._undigested: deque[tuple[int, int]] = deque()
         self._not_looked_after = ""
         self._rejected_early: dict[str, dict[Rejected, int]] = {}
         self._held_up: dict[str, list[Undecided]] = {}
-        # Entries, counted: offered by the journal's thread, the others by this loop's.
-        self._offered = self._observed = self._decided = 0
+        self._observed = self._decided = 0
         # Monotonic, as the next one: after the time of day is set back, nothing would be committed for as long.
         self._committed_at = self._begin_again_at = self._commit_again_at = 0.0
         self._disk_at = time.monotonic()
@@ -128,35 +114,14 @@ class EngineLoop:
         """Start the thread."""
         self._thread.start()
 
-    def offer(self, entries: Sequence[Undecided]) -> None:
-        """Take entries that are in the journal."""
-        with self._changed:
-            self._queue.extend(entries)
-            self._queued_bytes += sum(entry.size for entry in entries)
-            self._offered += len(entries)
-            self._changed.notify()
-
-    def wait_for_capacity(self, longest_s: float = _LONGEST_HOLD_S) -> bool:
-        """Wait while more is queued than `ahead`, for a second at most; return whether no more is.
-
-        Who is kept waiting here is so in turn. Told to come back, as at the bound on what is undecided, some get in and
-        others do not: ranks that were side by side came 900 steps apart, all of which were open, and the service took a
-        third of what it takes of ranks that stay together.
-        """
-        with self._changed:
-            return self._drained.wait_for(lambda: self._queued_bytes <= self._ahead or self._stopping, longest_s)
-
     @property
     def undecided(self) -> int:
         """Entries that are acknowledged, and not decided and committed yet."""
-        return self._offered - self._decided
+        return self._queue.put_in - self._decided
 
     def stop(self) -> None:
         """Take what is queued, commit, and end; safe twice."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
-            self._drained.notify_all()
+        self._queue.stop()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -165,7 +130,7 @@ class EngineLoop:
             entries, is_all, stopping = self._next()
             now = self._clock()
             before = self._observed
-            ended = self._observe(self._for_a_round(entries), now)
+            ended = self._observe(self._queue.for_a_round(entries), now)
             is_all = is_all and self._observed - before == len(entries)
             if self._dead is not None and is_all and (ended or self._dead.is_due):
                 ended |= self._look_for_the_dead(self._dead, now)
@@ -184,56 +149,22 @@ class EngineLoop:
 
     def _next(self) -> tuple[list[Undecided], bool, bool]:
         """Wait for entries; return those of a round, whether these are all there are, and whether to stop."""
-        wait_s = 0.0 if self._queue else self._seconds_to_wait()  # of all runs: not while the receiver waits for us
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._stopping, wait_s)
-            entries, stopping = self._round(), self._stopping
-            is_all = not self._queue
-        if entries and is_all and not stopping:
+        # Asked first: what is put here until then is taken, too.
+        stopping = self._queue.is_stopped
+        # Of all runs: not while the receiver waits for us.
+        entries = self._queue.take(0.0 if self._queue else self._seconds_to_wait())
+        left = _COMMIT_S - (time.monotonic() - self._committed_at)
+        if entries and not self._queue and not stopping and left > 0:
             # Requests that arrive within one commit's time share it.
-            left = _COMMIT_S - (time.monotonic() - self._committed_at)
-            if left > 0:
-                time.sleep(left)
-                with self._changed:
-                    entries += self._round()
-                    is_all = not self._queue
-        return entries, is_all, stopping
-
-    def _round(self) -> list[Undecided]:
-        entries: list[Undecided] = []
-        left = _ROUND_BYTES
-        while self._queue and left > 0:
-            entries.append(self._queue.popleft())
-            left -= entries[-1].size
-        self._note_taken(entries)
-        return entries
-
-    def _for_a_round(self, entries: Sequence[Undecided]) -> Iterator[Undecided]:
-        """Yield entries for as long as a round takes; what is left then is the first in the queue again."""
-        until = time.monotonic() + _ROUND_S
-        for place, entry in enumerate(entries, 1):
-            yield entry  # one at least, however long the round before it took
-            if time.monotonic() > until:
-                self._put_back(entries[place:])
-                return
-
-    def _put_back(self, entries: Sequence[Undecided]) -> None:
-        with self._changed:
-            self._queue.extendleft(reversed(entries))
-            self._queued_bytes += sum(entry.size for entry in entries)
-
-    def _note_taken(self, entries: Sequence[Undecided]) -> None:
-        self._queued_bytes -= sum(entry.size for entry in entries)
-        self._drained.notify_all()
+            time.sleep(left)
+            entries += self._queue.take()
+        return entries, not self._queue, stopping
 
     def _look_for_the_dead(self, dead: DeadWriters, now: float) -> set[str]:
         """Tell the engines who has died; return the runs of which a shutdown message was in a spool meanwhile."""
         died = dead.among([writer for run in self._runs for writer in run.awaited_writers])
-        with self._changed:
-            entries = list(self._queue)  # what a spool held that is not there anymore is in here, if not earlier
-            self._queue.clear()
-            self._note_taken(entries)
-        ended = self._observe(entries, now)
+        # What a spool held that is not there anymore is in the queue, if not earlier.
+        ended = self._observe(self._queue.take_all(), now)
         for run in self._runs:
             with run.log.speaking():
                 self._note_died(run, died, now)
@@ -377,7 +308,7 @@ class EngineLoop:
             self._digested(size)
 
     def _is_committed(self, run: LiveRun) -> bool:
-        if run.is_stuck and time.monotonic() < self._commit_again_at and not self._stopping:
+        if run.is_stuck and time.monotonic() < self._commit_again_at and not self._queue.is_stopped:
             return False
         try:
             with run.log.speaking():

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from otel_ml_service.aggregation.observation import Observation
-from otel_ml_service.live_runs import engine_loop as engine_loop_module
+from otel_ml_service.live_runs import engine_queue
 from otel_ml_service.live_runs.engine_loop import EngineLoop
+from otel_ml_service.live_runs.engine_queue import EngineQueue
 from otel_ml_service.live_runs.run_registry import RunRegistry
 from otel_ml_service.live_runs.run_settings import RunSettings
 from otel_ml_service.live_runs.undecided import Undecided
@@ -42,34 +43,25 @@ class Committed:
 def committed_by(folder: Path, requests: list[Undecided]) -> list[int]:
     """Let a loop find these requests when it starts; return up to which entry each commit made everything durable."""
     committed = Committed(requests[-1].number)
-    with engine_loop(folder, committed) as loop:
-        loop.offer(requests)
+    queue = EngineQueue(8 * MIB)
+    queue.put(requests)
+    with engine_loop(RunRegistry(folder, RunSettings({}), Telemetry(), journal="j"), queue, committed) as loop:
         loop.start()
         assert committed.is_done.wait(60)
     return committed.entries
 
 
 @contextmanager
-def engine_loop(folder: Path, drop: Callable[[int], None] = lambda entry: None) -> Iterator[EngineLoop]:
-    with engine_loop_of(a_registry(folder), drop) as loop:
-        yield loop
-
-
-def a_registry(folder: Path) -> RunRegistry:
-    return RunRegistry(folder, RunSettings({}), Telemetry(), journal="j")
-
-
-@contextmanager
-def engine_loop_of(
-    runs: RunRegistry, drop: Callable[[int], None], clock: Callable[[], float] = time.time
+def engine_loop(
+    runs: RunRegistry, queue: EngineQueue, drop: Callable[[int], None], clock: Callable[[], float] = time.time
 ) -> Iterator[EngineLoop]:
     loop = EngineLoop(
         runs,
+        queue,
         Telemetry(),
         RefusalLog(),
         digested=lambda size: None,
         drop=drop,
-        ahead=8 * MIB,
         dir_max=2**40,
         unreadable=lambda entry, experiment: None,
         clock=clock,
@@ -101,7 +93,7 @@ def test_what_a_tight_loop_has_left_behind_is_committed_a_few_mebibytes_at_a_tim
 def test_requests_that_take_long_are_committed_before_all_of_them_are_observed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_loop_module, "_ROUND_S", 0.0)  # private: tests need not take half a second a round
+    monkeypatch.setattr(engine_queue, "_ROUND_S", 0.0)  # private: tests need not take half a second a round
     entries = committed_by(tmp_path, requests([1] * 100))
 
     assert entries == [*range(1, 101)]
@@ -115,35 +107,16 @@ def test_many_small_requests_share_a_commit(tmp_path: Path) -> None:
     assert committed_by(tmp_path, requests([2_000] * 500)) == [500]
 
 
-def test_who_sends_more_than_the_engine_takes_waits_until_there_is_room(tmp_path: Path) -> None:
-    with engine_loop(tmp_path) as loop:
-        loop.offer(requests([MIB] * 8))
-        assert loop.wait_for_capacity(0)
-
-        loop.offer(requests([1]))
-        assert not loop.wait_for_capacity(0)
-
-        loop.start()
-        assert loop.wait_for_capacity(60)
-
-
-def test_nobody_waits_for_an_engine_that_stops(tmp_path: Path) -> None:
-    with engine_loop(tmp_path) as loop:
-        loop.offer(requests([9 * MIB]))
-        loop.stop()
-
-        assert loop.wait_for_capacity(60)
-
-
 def test_a_run_that_is_over_can_be_asked_about_for_a_minute(tmp_path: Path) -> None:
-    runs, rank, now = a_registry(tmp_path), Rank(0), [START]
+    runs = RunRegistry(tmp_path, RunSettings({}), Telemetry(), journal="j")
+    queue, rank, now = EngineQueue(8 * MIB), Rank(0), [START]
     drops: list[int] = []
 
     def take_in(number: int, observations: list[Observation]) -> None:
-        loop.offer([Undecided(number, "metrics", 100, {"exp": observations}, Rejections(), bytes)])
+        queue.put([Undecided(number, "metrics", 100, {"exp": observations}, Rejections(), bytes)])
         eventually(lambda: number in drops)
 
-    with engine_loop_of(runs, drops.append, lambda: now[0]) as loop:
+    with engine_loop(runs, queue, drops.append, lambda: now[0]) as loop:
         loop.start()
         take_in(1, [*rank.step(0, {"loss": 1.0}), *rank.bye()])
         run = runs.get("exp")
