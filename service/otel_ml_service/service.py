@@ -114,8 +114,8 @@ class Service:
             self._store,
             self._telemetry,
             config.limits.queue,
-            lambda experiments: self._runs.has_capacity(experiments),  # made below, from what the journal says
-            lambda experiments: self._runs.held_back(experiments),
+            lambda experiments: self._runs.has_capacity(experiments),  # noqa: PLW0108 (they are made below)
+            lambda experiments: self._runs.held_back(experiments),  # noqa: PLW0108 (as above)
             refusals=self._refusals,
             aliases=config.aliases,
         )
