@@ -207,13 +207,17 @@ def test_what_a_job_leaves_to_a_service_that_still_starts_is_brought_by_it_and_t
 
 
 BUSY_AT_THE_END = """
-    import os, signal
+    import os, psutil, signal, time
     import otel_ml
     from otel_ml.wire.rendezvous import rendezvous_of
     otel_ml.init("short", id="one", exporters="jsonl")
     otel_ml.log({"loss": 0.0}, step=0)
     assert otel_ml.flush(30)
-    os.kill(rendezvous_of("one").read_service().pid, signal.SIGSTOP)  # a machine that is too busy for it
+    service = psutil.Process(rendezvous_of("one").read_service().pid)
+    # When its starter leaves, who alone has others in its session, the kernel lets go on whom that leaves stopped.
+    while service.ppid() == os.getsid(service.pid):
+        time.sleep(0.01)  # between two looks
+    service.send_signal(signal.SIGSTOP)  # a machine that is too busy for it
     for i in range(1, 4):
         otel_ml.log({"loss": float(i)}, step=i)
 """
